@@ -32,7 +32,7 @@ BLOCK = 1000  # lines
 def run(
   session: Session, lines: list[str], passes: int, *, latency: int = 0
 ) -> Figures:
-  """Measures the parsing, search and translation of lines.
+  """Measures the speed of parsing, search and complete translation.
 
   Args:
     session: An opened run.

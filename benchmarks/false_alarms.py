@@ -34,7 +34,7 @@ def called_different(
   planted: float = 0.0,
   seed: int = 0,
 ) -> dict[str, int]:
-  """Returns the number of trials with a p-value below 0.05, by test.
+  """Returns the number of trials with a p-value below 0.05 for each test.
 
   Args:
     metric: Name in `jaxsyn.scoring.metrics.METRICS`.
@@ -71,7 +71,7 @@ def called_different(
 
 
 def _test_set(random, sentences: int, planted: float):
-  """Returns a random reference and two translations; words are numbers."""
+  """Returns a random reference and two translations, with numbers as words."""
   reference, one, other = [], [], []
   for _ in range(sentences):
     words = (500 * random.random(random.integers(5, 31)) ** 2).astype(int)

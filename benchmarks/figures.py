@@ -1,4 +1,4 @@
-"""Timing, memory and output of the benchmarks."""
+"""Measures time and memory for benchmarks, and prints their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Figures = Mapping[str, tuple[float, str]]  # name -> (value, unit)
 
 
 class Timer:
-  """A context manager that measures the time of its block.
+  """Context manager that measures the time of its `with` block.
 
   Attributes:
     wall: Seconds.
@@ -33,14 +33,14 @@ class Timer:
 
 
 def show(figures: Figures) -> None:
-  """Prints one line for each figure: name=value unit."""
+  """Prints each measured value as a line "name=value unit"."""
   for name, (value, unit) in figures.items():
     text = f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     print(f"{name}={text} {unit}", flush=True)
 
 
 def processor_seconds() -> float:
-  """Returns the processor time of this process and of its ended children."""
+  """Returns the processor time of this process and its ended children."""
   usages = map(
     resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
   )
@@ -55,5 +55,5 @@ def process_seconds() -> float:
 
 
 def peak_mib() -> float:
-  """Returns the largest resident memory of this process so far."""
+  """Returns the peak resident memory of this process so far, in MiB."""
   return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -1,4 +1,4 @@
-"""Measures the cost of preparation per sentence pair.
+"""Measures the processor time that preparation takes per sentence pair.
 
   python -m benchmarks.prepare_speed --source train.en.gz --target train.de.gz \\
     --trees train.en.conllu.gz [--lines 10000]
@@ -63,7 +63,7 @@ def _prepare(
   targets: Sequence[str],
   parses: Sequence[str],
 ) -> tuple[float, float]:
-  """Returns the processor seconds of the vocabulary and of the preparation."""
+  """Returns the processor seconds of vocabulary training and of preparation."""
   folder.mkdir()
   for name, lines in (("source", sources), ("target", targets)):
     text = "".join(f"{line}\n" for line in lines)
@@ -77,7 +77,7 @@ def _prepare(
 
 
 def _config(folder: pathlib.Path) -> Any:
-  """Returns a config that prepares the files of a folder in one process."""
+  """Returns a config that prepares the files in a folder in one process."""
   config = base.get_config()
   config.data.directory = str(folder / "prepared")
   config.data.validation, config.data.test = "train", ()

@@ -38,7 +38,7 @@ WINDOWS = 8  # maximum number of shuffling windows to read
 
 
 def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
-  """Opens the training split as a run does."""
+  """Opens a loader of the training split as a training run does."""
   # The complete config would load JAX.
   config = config_dict(Data)
   config.sampling.sides = tuple(values.draw)
@@ -55,7 +55,7 @@ def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
 
 
 def run(values: flags.FlagValues) -> Figures:
-  """Reads batches for --seconds, up to the end of a shuffling window."""
+  """Reads batches for --seconds, then until the shuffling window ends."""
   figures: dict[str, tuple[float, str]] = {}
   with Timer() as first:
     loader = open_training_data(values.data, values)
@@ -84,7 +84,7 @@ def run(values: flags.FlagValues) -> Figures:
 
 
 def _window_ends(loader: DataLoader) -> Iterable[int]:
-  """Returns numbers of batches after which reading may be measured.
+  """Returns the batch counts at which a shuffling window ends.
 
   A window is read while the one before is used, so that only the ends of windows
   have used all that was read.
@@ -98,7 +98,7 @@ def _window_ends(loader: DataLoader) -> Iterable[int]:
 
 
 def padding(data: str, values: flags.FlagValues) -> Figures:
-  """Returns the padding of an epoch, and of one that is not cut into windows."""
+  """Returns the padding of an epoch, with and without shuffling windows."""
   loader = open_training_data(data, values)
   sampler, batch = loader.batch_sampler, Batches()
   figures = {"examples": (float(len(loader)), "examples")}
@@ -117,7 +117,7 @@ def padding(data: str, values: flags.FlagValues) -> Figures:
 
 
 def drop_from_cache(folder: pathlib.Path) -> None:
-  """Removes all files of a folder from the cache of the operating system."""
+  """Drops all files of a folder from the operating system's cache."""
   for path in folder.rglob("*"):
     if path.is_file():
       with path.open("rb") as file:
@@ -126,7 +126,7 @@ def drop_from_cache(folder: pathlib.Path) -> None:
 
 
 def _measure(values: flags.FlagValues, data: str) -> None:
-  """Measures in new processes, so that peaks of memory are those of reading."""
+  """Measures in new processes, so that peak memory includes only reading."""
   command = [sys.executable, "-m", "benchmarks.read_speed", *sys.argv[1:]]
   command += [f"--data={data}", "--synthetic=0", "--once"]
   for state in ("cold", "warm"):

@@ -1,4 +1,4 @@
-"""Records the results of all systems and commands, to compare two versions.
+"""Records results of all systems and commands to compare two versions.
 
   python -m benchmarks.record --output before.json
   python -m benchmarks.record --output after.json
@@ -57,7 +57,7 @@ Record = dict[str, Any]
 
 
 def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
-  """Returns a record with the given sections.
+  """Returns a record that contains the given sections.
 
   Args:
     work: Folder for data and runs.
@@ -74,7 +74,7 @@ def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
 
 
 def _prepare_generated(work: pathlib.Path) -> None:
-  """Generates and prepares the corpus that the models train on."""
+  """Generates and prepares the corpus for training the models."""
   if (work / "data").exists():
     return
   raw = work / "raw"
@@ -84,7 +84,7 @@ def _prepare_generated(work: pathlib.Path) -> None:
 
 
 def _config(system: str, work: pathlib.Path) -> ConfigDict:
-  """Returns the config of a tiny model of a system on the generated corpus."""
+  """Returns the config of a system as a tiny model on the generated corpus."""
   config = quickstart.get_config(system)
   config.data.directory = str(work / "data")
   config.prepare.parse.source.udpipe.model = str(
@@ -135,13 +135,13 @@ def _systems(work: pathlib.Path, only: list[str]) -> Record:
 
 
 def _log(run: pathlib.Path) -> list[Record]:
-  """Returns the log lines of a run without clock readings."""
+  """Returns the log lines of a run without fields that depend on a clock."""
   lines = map(json.loads, (run / "log.jsonl").read_text().splitlines())
   return [{k: v for k, v in line.items() if k not in CLOCKS} for line in lines]
 
 
 def _resume(work: pathlib.Path, _: list[str]) -> Record:
-  """Trains a run that is killed twice, and one that is not; compares them."""
+  """Compares a run that is killed twice with an uninterrupted run."""
   result: Record = {}
   for name, kills in (("uninterrupted", ()), ("killed", KILLED_AT)):
     run = work / "resume" / name
@@ -160,7 +160,7 @@ def _resume(work: pathlib.Path, _: list[str]) -> Record:
 def _train_until(
   run: pathlib.Path, work: pathlib.Path, lines: int | None
 ) -> None:
-  """Trains in a process; kills it once its log has this many lines."""
+  """Trains in a process that is killed once its log has enough lines."""
   code = (
     "import pathlib, sys; from benchmarks import record; from jaxsyn import train;"
     "work = pathlib.Path(sys.argv[1]); config = record._config('pascal', work);"
@@ -177,7 +177,7 @@ def _train_until(
 
 
 def _array_hashes(run: pathlib.Path) -> dict[str, str]:
-  """Returns a digest of each parameter of the last checkpoint."""
+  """Returns a digest of each parameter in the last checkpoint."""
   import jax
   import numpy as np
 
@@ -308,7 +308,7 @@ def get_config(system="transformer"):
 
 
 def _files(folder: pathlib.Path) -> dict[str, str]:
-  """Returns the files of a folder, with digests of those with arrays."""
+  """Returns a dict from file name to digest ("" for files without arrays)."""
   return {
     str(path.relative_to(folder)): shards.sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")
@@ -319,7 +319,7 @@ def _files(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _first_lines(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-  """Writes the first eight lines of a file to a folder; returns the new file."""
+  """Writes the first eight lines of a file to a folder; returns the path."""
   target = folder / path.name
   target.write_text("".join(f"{line}\n" for line in _lines(path, 8)))
   return target
@@ -338,7 +338,7 @@ SECTIONS: dict[str, Callable[[pathlib.Path, list[str]], Record]] = {
 
 
 def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
-  """Yields the places where two records differ, one line each."""
+  """Yields one line for each difference between two records."""
   if isinstance(before, dict) and isinstance(after, dict):
     for name in {**before, **after}:
       where = f"{path} / {name}" if path else name

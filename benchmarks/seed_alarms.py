@@ -50,7 +50,7 @@ def called_different(
   samples: int = 300,
   planted: float = 0.0,
 ) -> dict[str, int]:
-  """Returns the number of trials with p < 0.05, with and without correction."""
+  """Counts the trials with p < 0.05, with and without correction."""
   seed_sd, sentence_sd, run_sd = SPREADS[spread]
   even = np.full(sentences, 1 / sentences)
   hits: dict[str, int] = collections.Counter(corrected=0, bootstrap=0)
@@ -78,7 +78,7 @@ def called_different(
 
 
 class _Scores:
-  """Sentence scores of all systems and seeds in one comparison.
+  """Sentence scores of all systems and seeds in one simulated comparison.
 
   Attributes:
     value_LY: Mean score by system and seed.

@@ -97,7 +97,7 @@ class Load:
     return status
 
   def figures(self) -> Figures:
-    """Returns rates and latencies by path, statuses, and memory."""
+    """Returns response rates, latencies, status counts and memory use."""
     seconds = time.monotonic() - self._start
     figures: dict[str, tuple[float, str]] = {"seconds": (seconds, "s")}
     for path, times in sorted(self.seconds.items()):

@@ -43,7 +43,7 @@ def digests(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def features(shard: bytes) -> Iterator[tuple[str, bytes]]:
-  """Yields name and serialized value of each feature of each record of a shard.
+  """Yields (name, serialized value) of all features of a shard's records.
 
   It reads the wire format itself, so that it does not depend on the reader that
   it is to check. A record is length (8 bytes), CRC (4), tf.train.Example, CRC (4).
@@ -60,7 +60,7 @@ def features(shard: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _fields(message: bytes) -> Iterator[bytes]:
-  """Yields the length-delimited fields of a protocol buffer message."""
+  """Yields the length-delimited fields in a protocol buffer message."""
   start = 0
   while start < len(message):
     start += 1  # the tag

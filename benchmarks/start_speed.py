@@ -31,7 +31,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
-  """Returns the start-up times and speeds of a training process.
+  """Returns the times and speeds of the start of a training process.
 
   Args:
     command: Command of the training, without --workdir.
@@ -92,7 +92,7 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _training_flags(words: list[str]) -> list[str]:
-  """Returns the arguments of the command without --steps and its value."""
+  """Returns the command's arguments without --steps and its value."""
   for i, word in enumerate(words):
     name, equals, _ = word.lstrip("-").partition("=")
     if word.startswith("-") and name == "steps":

@@ -1,4 +1,4 @@
-"""Random sentence pairs, for measurements without prepared data.
+"""Generates random sentence pairs for measurements without prepared data.
 
 The cost of a step, a search or a read depends on the lengths and sizes, not on
 which subwords the sentences have.
@@ -34,7 +34,7 @@ LABELS = 10_000  # labels of an open annotation
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-  """Sentence pairs with random words, lengths, trees and annotations.
+  """Generator of random pairs: words, lengths, trees and annotations.
 
   Attributes:
     longest: Maximum length of a side in subwords, including EOS.
@@ -116,7 +116,7 @@ class Text:
 
 
 def manifest(vocabulary: int) -> dict[str, Any]:
-  """Returns the parts of a manifest that `jaxsyn.plan.resolve` reads.
+  """Returns the manifest fields that `jaxsyn.plan.resolve` reads.
 
   Args:
     vocabulary: Size of the joint vocabulary.
@@ -137,7 +137,7 @@ def manifest(vocabulary: int) -> dict[str, Any]:
 
 
 def write_dataset(directory: pathlib.Path, count: int) -> None:
-  """Writes a dataset directory with one shard of random pairs, split "train".
+  """Writes a dataset directory: a split "train" with one random shard.
 
   The source side has trees. Sentences have 5 to 31 subwords with EOS.
   """
@@ -183,7 +183,7 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
 
 
 def _write_shard(path: pathlib.Path, text: Text, count: int) -> np.ndarray:
-  """Writes pairs in random order; returns their index entries."""
+  """Writes pairs in random order; returns the index entries."""
   rng = np.random.default_rng(1)
   pairs = Rows.of(
     text.examples(), tuple(schema.features({"sides": ["source"]}))

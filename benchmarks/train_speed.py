@@ -1,4 +1,4 @@
-"""Measures the training speed of systems, in turns in one process.
+"""Measures the training speed of systems that take turns in one process.
 
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
     [--systems transformer,pascal|all] [--seconds 60] [--size small]
@@ -60,7 +60,7 @@ def size_options(size: str) -> dict[str, Any]:
 
 
 def sized(system: str, size: str, **options: Any) -> Config:
-  """Returns the config of a system (or of several joined by "+") in a size."""
+  """Returns the config of a system, or several joined by "+", in a size."""
   config = base.get_config()
   config.update_from_flattened_dict({**size_options(size), **options})
   systems.apply(config, system)  # may read the number of layers
@@ -68,7 +68,7 @@ def sized(system: str, size: str, **options: Any) -> Config:
 
 
 class Trainer:
-  """Model with its train state and compiled training steps.
+  """Model with train state and compiled training steps.
 
   Attributes:
     layout: Devices of the training.
@@ -78,7 +78,7 @@ class Trainer:
   """
 
   def __init__(self, plan: Plan, shapes: Sequence[Batch]):
-    """Compiles the step for the shape of each of these batches."""
+    """Compiles the training step for the shape of each given batch."""
     config = plan.config
     self.layout = Layout(config.train.parallelism, config.train.mesh)
     self.step = functools.partial(train_step, recipe=plan.recipe)
@@ -94,13 +94,13 @@ class Trainer:
     return self.layout.compile_train(self.step, self.state, batch)
 
   def take(self, batch: Mapping[str, Any]) -> Any:
-    """Starts a training step on a batch on the devices; returns its metrics."""
+    """Starts a training step on a device batch; returns the step's metrics."""
     self.state, metrics = self.program(batch)(self.state, batch)
     return metrics
 
 
 class DatasetTrainer:
-  """Trainer with the batches of a dataset."""
+  """Trainer that reads the batches of a dataset."""
 
   def __init__(self, config: Config, data: str):
     records = Dataset(data).split("train")
@@ -117,7 +117,7 @@ class DatasetTrainer:
     self.batches = (one.batch for one in self.loader.batches(Position()))
 
   def step(self) -> int:
-    """Trains one step and waits for it; returns its number of tokens."""
+    """Runs a training step to its end; returns the number of target tokens."""
     batch = next(self.batches)
     placed = self.trainer.layout.place_batch(batch)
     jax.block_until_ready(self.trainer.take(placed))
@@ -133,7 +133,7 @@ def run(
   shapes: int,
   seconds: float,
 ) -> Figures:
-  """Measures the training speed of systems that train in turns.
+  """Measures the training speed of systems that take turns.
 
   Args:
     data: Dataset directory.

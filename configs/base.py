@@ -20,7 +20,7 @@ def get_config() -> ml_collections.ConfigDict:
 
 
 def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the defaults for the languages of a dataset prepared in data/NAME."""
+  """Returns the default config for a dataset in data/NAME and its languages."""
   config = get_config()
   config.data.update(name=name, directory=f"data/{name}")
   config.data.update(source_language=source, target_language=target)
@@ -28,7 +28,7 @@ def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
 
 
 def small_corpus(config: ml_collections.ConfigDict) -> None:
-  """Sets options that learn quickly from some ten thousand pairs, in place.
+  """Sets options, in place, for corpora of some ten thousand pairs.
 
   They were selected on the validation split of Multi30k; see docs/results.md.
   """

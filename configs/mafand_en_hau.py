@@ -34,7 +34,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def mafand(target: str) -> ml_collections.ConfigDict:
-  """Returns the config of English to one of the languages of MAFAND-MT."""
+  """Returns the config for translating English to a language of MAFAND-MT."""
   config = base.data_set(f"mafand_en_{target}", "en", target)
   for split, part in (
     ("train", "train"),

@@ -62,7 +62,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the config of one translation direction; files are downloaded."""
+  """Returns the config of a translation direction, with download addresses."""
   config = base.data_set(f"multi30k_{source}_{target}", source, target)
   (other,) = {source, target} - {"en"}
   config.data.test = TESTS[other]

@@ -39,7 +39,7 @@ def get_config(
 def corpus(
   files: tuple[str, str], held_out: int = HELD_OUT
 ) -> ml_collections.ConfigDict:
-  """Returns the config of two parallel files, whose first pairs are held out.
+  """Returns the config for two parallel files; the first pairs are held out.
 
   Args:
     files: Source and target file, NAME.LANGUAGE or NAME.LANGUAGE.gz, in the

@@ -69,7 +69,7 @@ def gru_graph(config: ConfigDict) -> None:
 
 
 def _size(config: ConfigDict) -> FieldReference:
-  """Returns the width of vector V as a reference to the model width.
+  """Returns a reference to the model width as the width of the vector V.
 
   The paper has 260, with embeddings of 620.
   """

@@ -82,7 +82,7 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that has no effect in any of the configs."""
+  """Raises InputError for an option without effect in all of the configs."""
   cls = _config_class()
   for option in options:
     errors = [unused_option_error(cls, config, option) for config in configs]
@@ -98,7 +98,7 @@ def address_of(values: flags.FlagValues) -> str:
 def parse(
   argv: Sequence[str], *, multiple: bool = False, word: str = ""
 ) -> flags.FlagValues:
-  """Returns the flags of a command line, including its config with overrides.
+  """Parses a command line into flags, including a config with overrides.
 
   Args:
     argv: Command line.
@@ -177,7 +177,7 @@ def names_system(address: str) -> bool:
 
 
 def module_of(path: str) -> types.ModuleType:
-  """Runs a Python file, given by name or path, and returns its module.
+  """Runs a Python file, given by name or path; returns its module.
 
   Raises:
     InputError: The file does not exist or is not Python.
@@ -254,7 +254,7 @@ def _help_config(
 
 
 def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
-  """Returns a command line with a checked --config and checked overrides.
+  """Checks --config and its overrides; returns the command line to parse.
 
   Without these checks, ml_collections would print a traceback.
 

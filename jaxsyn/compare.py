@@ -187,7 +187,7 @@ def _child() -> None:
 def run_job(
   folder: str | pathlib.Path, system: str, seed: int, settings: Settings
 ) -> None:
-  """Trains, translates and measures one run of an existing comparison.
+  """Trains one run of an existing comparison, translates and measures.
 
   Args:
     folder: Directory of the comparison.
@@ -244,7 +244,7 @@ def report_on(
   settings: Settings | None = None,
   inference: Inference | None = None,
 ) -> results.Comparison:
-  """Writes a report from results alone, without data and checkpoints.
+  """Writes a report from result files, without data or checkpoints.
 
   Args:
     paths: Files result.json, or directories that are searched for them.
@@ -284,7 +284,7 @@ def _analyse(
   settings: Settings,
   inference: Inference,
 ) -> results.Comparison:
-  """Compares all finished runs, and adds examples."""
+  """Compares all finished runs and adds example sentences."""
   measurer = measure.Measurer(settings)
   runs = {job: measurer.completed(job) for job in jobs if job.finished}
   compared = analysis.of_runs(
@@ -298,7 +298,7 @@ def _analyse(
 
 
 def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
-  """Writes all files of the report."""
+  """Writes all files of a report."""
   for name, content in (
     (results.FILE, results.to_json(compared)),
     ("report.html", page.html(compared, folder)),

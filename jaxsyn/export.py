@@ -27,7 +27,7 @@ def run(
   licence: str = "",
   parser: bool = True,
 ) -> list[str]:
-  """Exports a model, and returns messages for the user.
+  """Exports a model; returns messages for the user.
 
   Args:
     folder: Run directory.

@@ -91,7 +91,7 @@ _BASE = """
 
 
 class Size(NamedTuple):
-  """Vocabulary size and training length that suit corpora of a certain size.
+  """Vocabulary size and training length that suit corpora of similar size.
 
   Attributes:
     vocabulary: Number of subwords; 0: two for five pairs.
@@ -286,7 +286,7 @@ def _parser(side: str, code: str, requested: str) -> tuple[str | None, str]:
 def _split_lines(
   splits: Mapping[str, Files | None], folder: pathlib.Path, held_out: int
 ) -> list[str]:
-  """Returns the config lines that set the files and lines of the splits."""
+  """Returns config lines that select the files and line ranges of splits."""
   here, train, first = os.path.realpath(folder), splits["train"], 1
   assert train is not None
   ranges = {}
@@ -306,7 +306,7 @@ def _split_lines(
 
 
 def _parser_lines(models: Mapping[str, str]) -> list[str]:
-  """Returns the config lines that set the parsers, from models by side."""
+  """Returns the config lines that select the parser model of each side."""
   lines = [f"  config.prepare.parse.sides = {_tuple([*models])}"]
   for side, model in models.items():
     if model:
@@ -365,7 +365,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _split(values: flags.FlagValues, prefix: str) -> Files | None:
-  """Returns the files that the flags give for a split; None for no files."""
+  """Returns the files that the flags name for a split; None without files."""
   source = str(values[f"{prefix}source"].value)
   target = str(values[f"{prefix}target"].value)
   if target and not source:

@@ -34,7 +34,7 @@ PLACES = {"encoder": "source", "decoder": "target", "cross": "source"}
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-  """A resolved config.
+  """Resolved config: the model, losses and features of a run.
 
   Attributes:
     config: The validated config.
@@ -54,12 +54,12 @@ class Plan:
 
   @property
   def model_features(self) -> frozenset[str]:
-    """Features that the model reads in training and in decoding."""
+    """Features that the model reads in both training and decoding."""
     return _read_by(self.spec, "required_features")
 
   @property
   def translation_features(self) -> frozenset[str]:
-    """Features of the source that translation reads."""
+    """Source features that the model reads during translation."""
     return frozenset(f for f in self.model_features if f.startswith("source"))
 
 
@@ -139,7 +139,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
 
 
 def check_trees(plans: Collection[Plan]) -> None:
-  """Checks that some system reads the trees of config.data.tree.
+  """Checks that some system reads the trees that config.data.tree selects.
 
   Raises:
     InputError: The trees are not the parser's, and no system reads them.
@@ -155,7 +155,7 @@ def check_trees(plans: Collection[Plan]) -> None:
 
 
 def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
-  """Checks that the sentences have the trees that a system reads.
+  """Checks that the sentences have trees if the system reads trees.
 
   This includes controls: a sentence without a tree has no control tree either.
 
@@ -209,7 +209,7 @@ def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
 
 
 def _reads_trees(plan: Plan) -> bool:
-  """Returns whether other trees of the data would change training."""
+  """Returns whether the choice of trees has an effect on training."""
   data = plan.config.data
   if data.tree.sampled and plan.sampled_sides:
     return True
@@ -257,7 +257,7 @@ def _check_model(spec: ModelSpec) -> None:
 
 
 def _without_inactive(spec: ModelSpec) -> ModelSpec:
-  """Returns the model without inactive modifiers, which need no trees."""
+  """Returns the model spec without inactive modifiers, which need no trees."""
   active = {
     place: tuple(
       (name, part)
@@ -272,7 +272,7 @@ def _without_inactive(spec: ModelSpec) -> ModelSpec:
 def _check_replacements(
   at: ConfigPath, spec: ModelSpec, stack_shape: StackShape
 ) -> None:
-  """Raises InputError if two modifiers of a stack replace the same."""
+  """Raises InputError if two modifiers of a stack replace the same values."""
   owners: dict[str, str] = {}
   for name, part in spec.modifiers.modifiers_in(stack_shape.stack):
     for target in sorted(part.exclusive_targets(stack_shape)):
@@ -306,7 +306,7 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
 
 
 def _check_options(config: Config) -> None:
-  """Checks options of different sections against each other."""
+  """Checks that options of different sections are compatible."""
   data, train, decode = config.data, config.train, config.decode
   decode.search.check(ROOT / "decode", decode)
   if decode.max_length_factor == decode.max_length_offset == 0:

@@ -116,7 +116,7 @@ def run(
 def in_buckets(
   table: buckets.Buckets, scored: Scored, baseline: str, settings: Settings
 ) -> Iterator[ScoredBucket]:
-  """Yields scores and differences in each bucket of a table."""
+  """Yields the scores and differences in each bucket of a table."""
   for bucket, part in buckets.parts(table, scored):
     measured = {name: runs[0] for name, runs in part.items()}
     yield ScoredBucket(
@@ -149,7 +149,7 @@ def _baseline(name: Path | None, hypotheses: Sequence[Path]) -> str:
 
 
 def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
-  """Checks that all files have as many lines as the first, and at least one."""
+  """Raises InputError unless all files have the same, nonzero length."""
   (first, lines), *rest = files.items()
   if not lines:
     raise InputError(f"{first} is empty: there is nothing to score.")
@@ -164,7 +164,7 @@ def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
 def _parses(
   source_conllu: Path, sources: Mapping[str, Sequence[str]], count: int
 ) -> list[conllu.Parse]:
-  """Reads the trees of the source lines."""
+  """Reads the trees of the source lines from a CoNLL-U file."""
   blocks = list(conllu.read(source_conllu))
   for name, lines in sources.items():
     return list(conllu.match(blocks, lines, name))
@@ -177,7 +177,7 @@ def _parses(
 
 
 def _report_tokenizers(values: flags.FlagValues) -> None:
-  """Prints on stderr which tokenizers were selected by language."""
+  """Prints on stderr which tokenizers are selected by language."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)

@@ -53,7 +53,7 @@ def run(
   folder: str | pathlib.Path,
   batch_transform: BatchTransform | None = None,
 ) -> loop.TrainingEnd:
-  """Trains a model, from the newest checkpoint in the run directory if any.
+  """Trains a model, resuming from the newest checkpoint if there is one.
 
   Args:
     config: Config from `get_config` or `jaxsyn.config.read_config`.
@@ -83,7 +83,7 @@ def _run(
   folder: str | pathlib.Path,
   user_transform: BatchTransform | None,
 ) -> loop.TrainingEnd:
-  """Trains with a config that has all defaults, while the data is locked."""
+  """Trains with a complete config, while the data is locked."""
   # The system and its data.
   dataset = Dataset(config.data.directory)
   plan = resolve(config, dataset.manifest)
@@ -206,7 +206,7 @@ def _attention_logger(
 
 
 def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
-  """Returns the rate of wrong parents by split and side.
+  """Returns the fraction of wrong parents by split and side.
 
   Splits are those for training, validation and test. The result is empty unless
   config.data.tree is "wrong_parents".
@@ -229,7 +229,7 @@ def _describe_rates(entry: tuple[str, Mapping[str, float]]) -> str:
 
 
 def _training_length(config: Config, loader: DataLoader) -> str:
-  """Describes the number of steps and epochs."""
+  """Describes the length of training in steps and epochs."""
   train, examples = config.train, loader.examples_per_epoch
   epochs = train.steps / max(1, loader.batch_sampler.batches_per_epoch())
   end = (
@@ -268,7 +268,7 @@ def _check_workdir(folder: str | pathlib.Path) -> None:
 def unused_prepare_options(
   config: Config, manifest: Mapping[str, Any], overrides: Mapping[str, Any]
 ) -> str:
-  """Returns a warning about options of preparation that have no effect; or "".
+  """Returns a warning about preparation options without effect, or "".
 
   Args:
     config: Config of the run.

@@ -89,7 +89,7 @@ def run(
   finish: Finish | None = None,
   on_progress: ProgressCallback = ignore_progress,
 ) -> Iterator[list[Translation]]:
-  """Yields the n-best translations of each sentence of a stream, in order.
+  """Yields the n-best translations of the sentences in a stream, in order.
 
   One block is parsed, by worker processes, while another is searched.
 
@@ -120,7 +120,7 @@ def _blocks(
   sources: Iterable[Source | Request | Faulty | None],
   buffer: int,
 ) -> Iterator[_Block]:
-  """Yields each block after the parsing of the next one has begun."""
+  """Yields blocks; parsing of the next block starts before each is yielded."""
   blocks: collections.deque[_Block] = collections.deque()
   indices = itertools.count()
   items: Iterable[Any] = sources
@@ -141,7 +141,7 @@ def _blocks(
 
 
 def _request(item: Source | Request | Faulty, index: int) -> Request | None:
-  """Converts an item of the input to a request with an index."""
+  """Converts an input item to a request that has an index."""
   source = item.text if isinstance(item, Faulty) else item
   if source is None:
     return None
@@ -152,7 +152,7 @@ def _request(item: Source | Request | Faulty, index: int) -> Request | None:
 
 
 class _ErrorOnAllHosts(InputError):
-  """An error of the input that all hosts have received."""
+  """Input error that all hosts have received."""
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -171,7 +171,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _translate(values: flags.FlagValues) -> None:
-  """Translates the input; raises InputError."""
+  """Translates the input that the flags name; raises InputError."""
   hosts.on_main_process(
     lambda: exits.check_target(values.output, "--output", store=True)
   )
@@ -218,7 +218,7 @@ def _translate(values: flags.FlagValues) -> None:
 
 
 def _check_hosts(values: flags.FlagValues) -> None:
-  """Raises InputError unless several hosts can translate the same file."""
+  """Raises InputError unless several hosts can share the translation."""
   if jax.process_count() == 1:
     return
   if values.input == "-" or (
@@ -291,7 +291,7 @@ def _translations(
 def output_lines(
   index: int, nbest: Sequence[Translation], values: flags.FlagValues
 ) -> Iterator[str]:
-  """Yields the line of a sentence, or with --nbest one line per hypothesis.
+  """Yields the output line of a sentence, or one per hypothesis with --nbest.
 
   Args:
     index: Index of the sentence in the input.

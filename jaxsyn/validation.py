@@ -1,4 +1,4 @@
-"""Validation during training: losses, perplexity and the metric that selects."""
+"""Validates during training: losses, perplexity and the selecting metric."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Validator:
     split_transform: BatchTransform | None = None,
     attention_logger: AttentionLogger | None = None,
   ):
-    """Reads the split.
+    """Reads the validation split.
 
     Args:
       plan: Plan of the run.
@@ -128,7 +128,7 @@ class Validator:
     )
 
   def compile(self, params: Any) -> None:
-    """Compiles all programs of a call for shapes and shardings of parameters."""
+    """Compiles all programs of a call for the given parameter shapes."""
     for batch in self._loader.empty():
       self._program(params, self._layout.place_rows(batch))
     if self._translates:
@@ -142,7 +142,7 @@ class Validator:
     return self._layout.compile("evaluate", self._evaluate, params, placed)
 
   def __call__(self, params: Any) -> ValidationScores:
-    """Returns the scores of parameters.
+    """Returns the validation scores of parameters.
 
     Values are "loss" and its terms; "log_likelihood", the mean log probability of
     a target subword, and "perplexity"; auxiliary metrics of the losses; and the
@@ -170,7 +170,7 @@ class Validator:
     return ValidationScores(values, rank, samples, figures)
 
   def _losses(self, params: Any) -> dict[str, Any]:
-    """Returns losses, likelihood and auxiliary metrics over all sentences."""
+    """Returns means of losses, likelihood and auxiliary metrics."""
     totals: dict[tuple[str, str], Any] = collections.defaultdict(
       lambda: np.zeros(2)
     )
@@ -217,14 +217,14 @@ class Validator:
 
 
 def _on_one_device(params: Any) -> Any:
-  """Returns replicated arrays on the first device of this host."""
+  """Returns the copies of replicated arrays on this host's first device."""
   if jax.device_count() == 1:
     return params
   return jax.tree.map(lambda x: x.addressable_data(0), params)
 
 
 def _check_lengths(split: Split) -> int:
-  """Returns the length in subwords of the longest side of a split.
+  """Returns the split's maximum length in subwords, if within the limit.
 
   Raises:
     InputError: It exceeds MAX_LENGTH, which would need too much memory.

@@ -1,1 +1,1 @@
-"""Offline preparation of datasets: makes TFRecords from text without JAX."""
+"""Prepares datasets offline: converts text to TFRecords without JAX."""

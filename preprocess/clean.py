@@ -1,4 +1,4 @@
-"""Cleaning of the training split: drops sentence pairs and counts the reasons.
+"""Cleans the training split: drops sentence pairs and counts the reasons.
 
 config.prepare.clean has the options of the filters. Other splits keep every pair,
 since all their translations must be scored. Repeated pairs are found by hashes,
@@ -67,7 +67,7 @@ LIMITS: dict[str, Callable[..., bool]] = {
 def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
-  """Returns the selected filters in order: reason of dropping -> function."""
+  """Returns the selected filters as a dict from reason to function."""
   found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
@@ -106,7 +106,7 @@ def _language_filter(source_language: str, target_language: str) -> Filter:
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Finds the pairs of a chunk that the filters drop; checks optional input.
+  """Finds the pairs in a chunk that filters drop; checks optional input.
 
   Writes "reasons": 0 for each line that is kept, otherwise the index of its
   filter, from 1; and "keys.N", the hashes and line indices of the kept pairs
@@ -157,7 +157,7 @@ def _first_reason(pair: Pair, tests: Sequence[Filter]) -> int:
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Returns the number of pairs that each filter drops, by split and reason.
+  """Returns the number of dropped pairs by split and reason.
 
   Raises:
     InputError: No pair of a split has text on both sides.
@@ -210,7 +210,7 @@ def partition_count(context: JobContext) -> int:
 def find_duplicates(
   context: JobContext, number: int, out: TaskOutput
 ) -> Result:
-  """Finds the repeated training pairs in one partition of hashes.
+  """Finds repeated training pairs within one hash partition.
 
   Writes "lines", the line indices of all copies but the first of each pair.
   """
@@ -229,7 +229,7 @@ def find_duplicates(
 
 
 def select(context: JobContext, results: Sequence[Result]) -> Result:
-  """Counts the dropped pairs of each split and draws the training subset.
+  """Counts dropped pairs by split, and draws the training subset.
 
   Returns:
     "partitions", the number of `find_duplicates` tasks; "dropped": split ->
@@ -265,7 +265,7 @@ def select(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 def kept_rows(context: JobContext, number: int) -> list[int]:
-  """Returns the indices of lines in a chunk that are clean and in the subset."""
+  """Returns the indices of a chunk's lines that are clean and in the subset."""
   chunk, summary = context.chunk(number), context.summary("duplicates")
   duplicates = context.duplicates(summary["partitions"])
   rows = _clean_rows(context, number, duplicates)
@@ -278,7 +278,7 @@ def kept_rows(context: JobContext, number: int) -> list[int]:
 def _clean_rows(
   context: JobContext, number: int, duplicates: np.ndarray
 ) -> np.ndarray:
-  """Returns the indices of lines in a chunk that cleaning keeps."""
+  """Returns the indices of a chunk's lines that cleaning keeps."""
   chunk = context.chunk(number)
   reasons = context.outputs.read(f"clean/{number}", "reasons")
   keep_P = np.frombuffer(reasons, np.uint8) == 0

@@ -1,4 +1,4 @@
-"""Statistics and languages of parallel text, for `jaxsyn new`."""
+"""Computes statistics and languages of parallel text for `jaxsyn new`."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Files:
 
 @dataclasses.dataclass
 class Side:
-  """Statistics of one side of a corpus.
+  """Statistics of one side of a parallel corpus.
 
   Attributes:
     words: Number of words between blanks.
@@ -123,7 +123,7 @@ class Side:
 
   @property
   def has_blanks(self) -> bool:
-    """Whether blanks separate the words of this side."""
+    """Whether blanks separate words on this side."""
     return not tokenizers.without_blanks(self.sample)
 
   def length(self, lines: int) -> str:
@@ -292,7 +292,7 @@ def languages(
 
 
 def count_held_out(train: CorpusStats) -> int:
-  """Returns the number of pairs in each split that is held out of training."""
+  """Returns the number of pairs in each split held out of training."""
   if min(train.count, len(train.pairs)) < MIN_PAIRS:
     raise InputError(
       f"{train.files}: {train.count} pairs, {len(train.pairs)} different ones; "

@@ -36,7 +36,7 @@ _LABELS = 20_000  # of an annotation without a fixed set of labels, per side
 
 
 class Alternatives(OptionalFeature):
-  """Further parses that have the same words as the best parse of their line."""
+  """Alternative parses of a line with the same words as its best parse."""
 
   name = "alternatives"
 
@@ -46,7 +46,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Returns the relation labels in the usable parses: side -> labels."""
+    """Returns the relation labels of the usable parses on each side."""
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)
@@ -88,7 +88,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns the further parses that have the words of the best, and counts.
+  """Returns alternative parses with the words of the best parse, and counts.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
@@ -157,7 +157,7 @@ class Alignments(OptionalFeature):
 
 
 def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
-  """Returns the word alignment of each line pair, as indices of raw words.
+  """Returns the word alignment of each line pair, as pairs of raw-word indices.
 
   Raises:
     InputError: A line is malformed, a word does not exist, or the aligned words
@@ -189,7 +189,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
 def _linked_words(
   chunk: Chunk, side: str, pairs: Sequence[Pair]
 ) -> list[Sequence[int]]:
-  """Returns, for each line, the blank-separated word of each aligned word."""
+  """Maps each aligned word of a line to its blank-separated word."""
   column = schema.SIDES.index(side)
   stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
   if stream not in chunk.split.streams:
@@ -208,7 +208,7 @@ def _linked_words(
 
 
 class Annotations(OptionalFeature):
-  """Annotations of words, and the labels of those without a fixed label set.
+  """Annotations of words, and the labels of annotations with open label sets.
 
   `jaxsyn.data.sentence.example` encodes them together with the trees.
   """
@@ -216,7 +216,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Counts words by label, and writes side -> annotation -> label -> count."""
+    """Counts the words with each label of each open annotation, by side."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

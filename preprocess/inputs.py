@@ -1,4 +1,4 @@
-"""Input of a dataset: options, raw files and parsers, and a hash of these.
+"""Reads the input of a dataset: options, raw files, parsers; hashes it.
 
 All input is located before any work is done, so that wrong options and missing
 files are reported at once.
@@ -64,7 +64,7 @@ class Inputs:
   left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def has_trees(self, side: str) -> bool:
-    """Returns whether files give the trees of a side, instead of a parser."""
+    """Returns whether trees of a side come from files, not from a parser."""
     return f"trees.{side}" in self.splits[self.config.data.train].streams
 
   def sha256(self, split: SplitInput) -> str:
@@ -73,7 +73,7 @@ class Inputs:
 
   @property
   def downloads(self) -> dict[str, str]:
-    """SHA-256 and origin of each downloaded file, by file name."""
+    """Origin and SHA-256 of each downloaded file, by file name."""
     paths = {file for spec in self.specs.values() if (file := spec.file)}
     return {
       path.name: origin
@@ -100,7 +100,7 @@ def read_inputs(
   fetched: pathlib.Path,
   prepared: Collection[str] = (),
 ) -> Inputs:
-  """Returns the complete input of a dataset; downloads files that are missing.
+  """Returns the complete input of a dataset; downloads missing files.
 
   Args:
     config: Options of the dataset.
@@ -160,7 +160,7 @@ def _texts(
   entry: options.SplitEntry,
   raw_files: raw.RawFiles,
 ) -> Streams:
-  """Returns the source and target files that the config names for a split."""
+  """Returns the source and target files that the config gives for a split."""
   data, fields = config.data, config.prepare.fields
   wanted = dict(zip(schema.SIDES, fields)) or {
     side: getattr(data, f"{side}_language") for side in schema.SIDES
@@ -186,7 +186,7 @@ def _texts(
 def _given_streams(
   config: DataConfig, split: str, raw_files: raw.RawFiles
 ) -> Streams:
-  """Returns the files of trees and of optional features for a split."""
+  """Returns the files of trees and optional features given for a split."""
   parse, named = config.prepare.parse, {}
   for side in parse.sides:
     if given := getattr(parse, f"{side}_conllu"):
@@ -242,7 +242,7 @@ def _key(
   parsers: Mapping[str, Parser | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
-  """Returns a hash of all options, files and parsers that affect the result."""
+  """Returns a hash of all options, files and parsers that affect the data."""
   recorded = as_dict(config.prepare)
   parse = recorded["parse"]
   for name in _UNRECORDED:

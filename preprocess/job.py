@@ -63,12 +63,12 @@ class SplitInput:
   chunk_lines: int = MAX_LINES
 
   def file_names(self, stream: str) -> str:
-    """Returns the file paths of a stream, joined with commas for messages."""
+    """Returns the file paths of a stream as text for messages."""
     return ", ".join(str(source.path) for source in self.streams[stream])
 
   @property
   def paths(self) -> list[pathlib.Path]:
-    """Different paths of all input files of the split."""
+    """Paths of all input files of the split, without repetitions."""
     sources = itertools.chain.from_iterable(self.streams.values())
     return list(dict.fromkeys(source.path for source in sources))
 
@@ -107,7 +107,7 @@ class PrepareJob:
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
-    """Pairs of split and stream name, for all input streams of the job."""
+    """Pairs (split, stream name) of all input streams of the job."""
     return [(split, name) for split in self.splits for name in split.streams]
 
   def is_train(self, split: SplitInput) -> bool:
@@ -149,7 +149,7 @@ class JobContext:
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   def summary(self, stage: str) -> Result:
-    """Returns the combined result of a finished stage, read from its file once."""
+    """Returns the summary of a finished stage, reading its file only once."""
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
@@ -175,7 +175,7 @@ class JobContext:
 
   @functools.cached_property
   def line_ranges(self) -> list[range]:
-    """Range of line indices that each split selects from its files."""
+    """Range of line indices that each split takes from its files."""
     return [range(*pair) for pair in self.summary("read")["lines"]]
 
   @functools.cached_property
@@ -189,18 +189,18 @@ class JobContext:
     return chunks
 
   def chunk(self, number: int) -> Chunk:
-    """Returns a chunk of lines, given its index among all splits."""
+    """Returns the chunk with the given index among all splits."""
     return self.all_chunks[number]
 
   def chunks(self, name: str) -> list[int]:
-    """Returns the indices of a split's chunks of lines, among all splits."""
+    """Returns the indices of the chunks that belong to a split."""
     return [
       i for i, one in enumerate(self.all_chunks) if one.split.name == name
     ]
 
   @property
   def train_chunks(self) -> list[int]:
-    """Indices of the training split's chunks of lines."""
+    """Indices of the chunks that belong to the training split."""
     return self.chunks(self.config.data.train)
 
 
@@ -225,11 +225,11 @@ class Chunk:
     return self.context.job.is_train(self.split)
 
   def texts(self, stream: str) -> list[str]:
-    """Returns this chunk's lines of a stream, without line ends."""
+    """Returns the chunk's lines from a stream, without line ends."""
     return self._read(stream).decode("utf-8").split("\n")[:-1]
 
   def pairs(self) -> list[tuple[str, str]]:
-    """Returns the line pairs of this chunk."""
+    """Returns the source and target lines of the chunk as pairs."""
     return list(zip(*map(self.texts, schema.SIDES), strict=True))
 
   def parses(self, stream: str, lines: list[str]) -> list[Parse]:
@@ -242,7 +242,7 @@ class Chunk:
     return unpack_parses(json.loads(self._read(stream)), lines)
 
   def place(self, stream: str, row: int) -> str:
-    """Returns the position FILE:LINE of a row in a stream, for messages."""
+    """Returns the location FILE:LINE of a row in a stream, for messages."""
     first = 0  # index of the first line of a file
     counts = self.context.summary("read")["counts"][self.split.name][stream]
     for source, count in zip(self.split.streams[stream], counts):

@@ -1,4 +1,4 @@
-"""Interface of optional features, which are made from additional input files.
+"""Interface of optional features, made from additional input files.
 
 `preprocess.features` has the table of all optional features. Their files are
 read as streams (`preprocess.job.SplitInput`).
@@ -33,7 +33,7 @@ Features = dict[str, np.ndarray]  # of one example, by name
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
-  """Lines of a chunk that become examples.
+  """Lines of a chunk that become examples, with their parses.
 
   Attributes:
     chunk: Chunk of lines.
@@ -53,7 +53,7 @@ class Examples:
 
 @dataclasses.dataclass
 class Encoded:
-  """Features of examples, and statistics of the input they were made from.
+  """Features of examples, with statistics of the input they come from.
 
   Attributes:
     features: Features of each example.
@@ -87,7 +87,7 @@ class OptionalFeature:
   options: Mapping[str, str] = {}
 
   def streams(self, prepare: Prepare, split: str) -> dict[str, tuple[str, str]]:
-    """Returns the streams of a split: name -> option and file name."""
+    """Returns the input streams of a split by name: option and file name."""
     found = {}
     for option, stream in self.options.items():
       names = option_value(prepare, option).get(split, ())
@@ -117,12 +117,12 @@ class OptionalFeature:
 
 
 def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
-  """Returns a feature of one example as a dict with one array."""
+  """Returns a single feature of an example as a dict with one array."""
   return {name: np.array(values, schema.FEATURES[name].dtype)}
 
 
 def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
-  """Adds the counts of several chunks: stream -> use -> number of lines."""
+  """Adds up the counts of several chunks by stream and use."""
   counts: dict[str, collections.Counter[str]] = {}
   for result in results:
     for stream, of_stream in result.items():

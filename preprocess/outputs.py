@@ -1,4 +1,4 @@
-"""Output files of preparation tasks, written atomically and with checksums.
+"""Writes the output files of preparation tasks atomically with checksums.
 
 A task is one step of the work, named STAGE/NUMBER. It writes one file of named
 parts (bytes, arrays or JSON) and a result, a small JSON object. The file
@@ -49,7 +49,7 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass
 class Header:
-  """The result of a task and a list of the other files that it wrote.
+  """Result of a task, with a list of the other files that it wrote.
 
   Attributes:
     result: Result of the task.
@@ -90,7 +90,7 @@ class TaskOutput:
     self.header.messages.append(message)
 
   def add_file(self, path: str | os.PathLike[str], crc: str) -> None:
-    """Adds another file, without which the task does not count as done.
+    """Adds another file that the task needs in order to count as finished.
 
     Args:
       path: Path of the file.
@@ -114,7 +114,7 @@ class Outputs:
 
   @contextlib.contextmanager
   def new(self, task: str) -> Iterator[TaskOutput]:
-    """Opens the output file of a task; it appears when the block succeeds."""
+    """Opens a task's output file, which is published if the block succeeds."""
     # No wait for the disk: the checksums detect lost data.
     with (
       files.publish(self.path(task), flush=False) as file,
@@ -158,7 +158,7 @@ class Outputs:
     return self.read_json(task, _HEADER)["result"]
 
   def finished(self, task: str, deep: bool = False) -> Header | None:
-    """Returns the output file header of a task, None if the task must run.
+    """Returns the header of a finished task's output; None if it must run.
 
     Args:
       task: Name of the task.
@@ -182,7 +182,7 @@ class Outputs:
   def all_finished(
     self, tasks: Iterable[str], deep: bool = False
   ) -> list[Header | None]:
-    """Returns the output file headers of tasks, None for tasks that must run.
+    """Returns the headers of finished tasks' outputs; None for all others.
 
     Args:
       tasks: Names of the tasks.
@@ -194,7 +194,7 @@ class Outputs:
     return [self.finished(task, deep) for task in tasks]
 
   def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
-    """Writes the summary of a stage, combined from the results of its tasks."""
+    """Writes a stage's summary, which combines the results of its tasks."""
     with self.new(f"summaries/{stage}") as output:
       output.header.result = dict(summary)
 

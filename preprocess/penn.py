@@ -1,4 +1,4 @@
-"""Reader of constituency trees in Penn brackets, one per line of raw text.
+"""Reads constituency trees in Penn brackets, one per line of raw text.
 
   (ROOT (S (NP (DT A) (NN duck)) (VP (VBZ waits)) (. .)))
 
@@ -62,7 +62,7 @@ _SPELLINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class PennTree:
-  """A constituency tree of one line, as a sequence of brackets and words.
+  """Constituency tree of one line, as a sequence of brackets and words.
 
   Attributes:
     signs: Labels of opening brackets, CLOSE, and indices of words, in order.
@@ -133,7 +133,7 @@ _Signs = tuple[str | int | _Word, ...]  # labels, CLOSE, and words
 
 
 def _closed(content: Sequence[str | _Signs]) -> _Signs:
-  """Returns a complete bracket as one sequence of labels, words and CLOSE."""
+  """Flattens a complete bracket into a sequence of labels, words and CLOSE."""
   label = content[0] if content and isinstance(content[0], str) else ""
   children = content[1:] if label else content
   if len(children) == 1 and isinstance(children[0], str):  # a pre-terminal
@@ -145,7 +145,7 @@ def _closed(content: Sequence[str | _Signs]) -> _Signs:
 
 
 def spellings(word: str) -> tuple[str, ...]:
-  """Returns the possible spellings in raw text of a word in a Penn tree."""
+  """Returns the possible raw-text spellings of a word in a Penn tree."""
   bare = word.replace("\\", "")  # 1\/2
   return (word, *_SPELLINGS.get(word, ()), bare)
 
@@ -153,7 +153,7 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """Returns the feature `source_brackets`: subwords in constituent brackets.
+  """Returns the feature `source_brackets`: brackets around subwords.
 
   Args:
     tree: Constituency tree of the text.
@@ -175,7 +175,7 @@ def bracketing(
 
 
 class Brackets(OptionalFeature):
-  """Constituency trees of the source, in Penn brackets."""
+  """Constituency trees of the source in Penn brackets."""
 
   name = "brackets"
 
@@ -198,7 +198,7 @@ class Brackets(OptionalFeature):
     return {"brackets": {"source": sorted(labels)}}
 
   def encode(self, examples: Examples) -> Encoded:
-    """Returns the feature `source_brackets`; leaves out trees of other text."""
+    """Returns the feature `source_brackets`, without trees of other texts."""
     context = examples.chunk.context
     ids = schema.relation_ids(context.manifest["brackets"]["source"])
     vocabulary = context.vocabularies["source"]

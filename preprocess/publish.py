@@ -88,7 +88,7 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
 def _describe(
   inputs: Inputs, context: JobContext, split: SplitInput, index: np.ndarray
 ) -> Result:
-  """Returns the origin and the counts of a split, for the manifest."""
+  """Returns the manifest entry of a split: its origin and counts."""
   lines = context.line_ranges[context.job.splits.index(split)]
   trees, encoded = context.summary("trees"), context.summary("encode")
   counts = encoded["counts"][split.name]
@@ -132,7 +132,7 @@ def _write_subset(context: JobContext, split: str) -> Result:
 
 
 def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
-  """Copies vocabularies and parsers; returns their manifest entries."""
+  """Copies vocabularies and parsers; returns their entries in the manifest."""
   joint, new = context.config.prepare.vocabulary.joint, context.job.new
   vocabularies, parsers = {}, {}
   for side, vocabulary in context.vocabularies.items():

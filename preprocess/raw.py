@@ -42,7 +42,7 @@ class Source:
   total: int = 0
 
   def content_key(self, sha256: str) -> str:
-    """Returns a string that is equal for sources with equal text.
+    """Returns a string that identifies the text of the source.
 
     Args:
       sha256: Hash of the file.
@@ -93,7 +93,7 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
 
 @dataclasses.dataclass(frozen=True)
 class RawFiles:
-  """The raw files of a dataset by name, which are downloaded if necessary.
+  """Raw files of a dataset by name; missing ones are downloaded.
 
   Attributes:
     raw_dir: Folder of the raw files, "" for none.
@@ -132,7 +132,7 @@ class RawFiles:
     return f"in {self.raw_dir}" if self.raw_dir else "(--raw_dir is not set)"
 
   def find(self, name: str) -> pathlib.Path:
-    """Returns the path of a raw file, which is downloaded if it is missing.
+    """Returns the path of a raw file, after downloading it if it is missing.
 
     Raises:
       MissingFileError: The file does not exist and cannot be downloaded.

@@ -1,4 +1,4 @@
-"""Input readers, each of which turns one raw file format into lines of text.
+"""Readers that convert raw file formats to lines of text.
 
   text      plain text, gzip, Zstandard, or a test set in SGML or XML
   conllu    treebank in CoNLL-U; the `# text` comments are the lines
@@ -137,7 +137,7 @@ READERS: dict[str, Reader] = {
 
 
 def reader_of(name: str) -> str:
-  """Returns the key in READERS of the reader of a file or of "tfds:NAME"."""
+  """Returns the READERS key that a file name or "tfds:NAME" selects."""
   if name.startswith("tfds:"):
     return "tfds"
   readers = READERS.items()

@@ -1,4 +1,4 @@
-"""First stage of preparation: cuts input files into chunks of lines and trees.
+"""First stage of preparation: reads input files as chunks of lines or trees.
 
 A task reads one stream (`preprocess.job.SplitInput`) from start to end. Part N
 of its output file has chunk N, so that later stages can read any chunk. Given
@@ -76,7 +76,7 @@ def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
 def _lines(
   split: SplitInput, stream: str, counts: list[int], breaks: list[int]
 ) -> Iterator[str]:
-  """Yields all lines of a stream, with blanks instead of line breaks.
+  """Yields all lines of a stream after replacing line breaks with blanks.
 
   Args:
     split: Input files of a split.
@@ -117,7 +117,7 @@ def _read_trees(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Checks that all files of a split have equally many lines.
+  """Checks that all files of a split have the same number of lines.
 
   Returns:
     "counts": split -> stream -> number of lines in each file; and "lines", the
@@ -148,7 +148,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
-  """Raises InputError if the two sides of a split differ in number of lines."""
+  """Raises InputError unless a split's sides have equally many lines."""
   texts = [counts[side] for side in schema.SIDES]
   lengths = [sum(of_side) for of_side in texts]
   if lengths[0] == lengths[1]:
@@ -162,7 +162,7 @@ def _check_sides(split: SplitInput, counts: dict[str, list[int]]) -> None:
 
 
 def unequal_error(names: Sequence[str], lines: Sequence[int]) -> InputError:
-  """Returns the error for two files of a pair with different numbers of lines.
+  """Returns an error for paired files with different numbers of lines.
 
   Args:
     names: Names of the two files.

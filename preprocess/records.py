@@ -1,4 +1,4 @@
-"""Encoding of examples, and their files: shards of records, text and trees.
+"""Encodes examples, and writes shards of records, text and trees.
 
 Shard k of the records, the text and the trees of a split has the same examples.
 A shard ends with the first example that reaches its size, so shards do not
@@ -79,7 +79,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
-  """Encodes the optional features of each example, and counts their input.
+  """Encodes the optional features of examples; counts their input lines.
 
   Returns:
     Features of each example; "optional", the `counts` of `optional.Encoded`,
@@ -99,7 +99,7 @@ def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Plans the shards, and reports optional features that were left out.
+  """Plans the shards; reports optional features that do not match the text.
 
   Returns:
     "shards", the rows of chunks in each shard of each split; and by split the
@@ -139,7 +139,7 @@ def _check_matches(split: SplitInput, counts: Result) -> None:
 def _shards(
   context: JobContext, chunks: Sequence[int], results: Sequence[Result]
 ) -> list[list[Part]]:
-  """Returns the parts of chunks that each shard of a split contains."""
+  """Returns the parts of chunks in each shard of a split."""
   size = round(context.config.prepare.shard_mib * _MIB)
   shards: list[list[Part]] = [[]]
   room = size
@@ -164,7 +164,7 @@ def _shards(
 
 
 def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
-  """Returns the shard files to write, as (split, shard, kind of content)."""
+  """Returns (split, shard, kind of content) for each shard file to write."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
   return [
@@ -217,7 +217,7 @@ def _content(
 
 
 def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
-  """Writes content as gzip; equal content gives equal bytes at any time."""
+  """Compresses content with gzip; equal content always gives equal bytes."""
   with (
     # Level 6 compresses text as well as 9, three times as fast.
     gzip.GzipFile("", "wb", 6, file, mtime=0) as compressed,

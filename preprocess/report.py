@@ -1,4 +1,4 @@
-"""Statistics of a prepared dataset, written to report.txt."""
+"""Writes statistics of a prepared dataset to report.txt."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Counts = dict[str, int]
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
-  """Counts unknown subwords and sentences without a tree in some examples.
+  """Counts the unknown subwords and unparsed sentences of some examples.
 
   Args:
     rows: Examples.
@@ -66,7 +66,7 @@ def text(
 
 
 def _counts(split: str, entry: Mapping[str, Any]) -> list[str]:
-  """Returns the lines of a split's report about the use of its input."""
+  """Returns report lines on how a split's input was used."""
   lines = [
     f"{split}: {entry['examples']:,} of {entry['lines']:,} pairs",
     f"  dropped    {_listed(entry['dropped']) or 'none'}",
@@ -109,7 +109,7 @@ def _lengths(
 
 
 def _summary(values: np.ndarray) -> str:
-  """Returns mean, median, 99th percentile and maximum of numbers."""
+  """Returns the mean, median, 99th percentile and maximum of numbers."""
   if not len(values):
     return "none"
   median, high = np.percentile(values, (50, 99), method="inverted_cdf")

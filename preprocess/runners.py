@@ -1,4 +1,4 @@
-"""Runners of preparation tasks: processes of this machine, or Apache Beam.
+"""Runs preparation tasks in local processes or with Apache Beam.
 
 A runner is a context manager that yields a function `stages.Run`. With Beam,
 each stage is a pipeline of task numbers and a ParDo that calls
@@ -167,7 +167,7 @@ def _run_on_beam(
 
 
 def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
-  """Runs one task on a worker of Beam; writes its input error to a file."""
+  """Runs a task on a Beam worker; writes its input error to a file."""
   context = context_of(job)
   try:
     stages.run_task(context, stage, number)
@@ -187,7 +187,7 @@ _loaded = threading.local()  # pickled job of this thread, and its context
 
 
 def context_of(job: bytes) -> JobContext:
-  """Returns a pickled job with its loaded data; each thread loads it once."""
+  """Loads the data of a pickled job, once per thread."""
   if getattr(_loaded, "job", None) != job:
     _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
   return _loaded.context

@@ -61,7 +61,7 @@ STAGES = {
 
 
 def run_task(context: JobContext, stage: str, number: int) -> None:
-  """Runs one task of a stage unless it is done.
+  """Runs a task of a stage unless it is finished.
 
   Raises:
     InputError: The input is invalid.
@@ -83,7 +83,7 @@ def _tasks(context: JobContext, stage: str) -> list[str]:
 
 
 def run(context: JobContext, run_tasks: Run) -> None:
-  """Runs all stages of dataset preparation, except tasks that are done.
+  """Runs all stages of dataset preparation, skipping finished tasks.
 
   Args:
     context: Preparation job in the launcher.

@@ -1,4 +1,4 @@
-"""Random subset of the training pairs, as set in config.prepare.subset.
+"""Draws a random subset of training pairs (config.prepare.subset).
 
 Each line has a random number that depends only on the seed and the line index.
 The clean pairs with the lowest numbers are sampled. So the subset depends on
@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Samples the training subset; returns its largest [random number, line].
+  """Draws the training subset; returns its largest [random number, line].
 
   Args:
     options: Size and seed of the subset.
@@ -57,7 +57,7 @@ def _lowest(tables: Sequence[np.ndarray], pairs: int) -> np.ndarray:
 
 
 def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
-  """Returns a 64-bit random number for each line index, given a seed."""
+  """Returns a 64-bit random number for each line index."""
   high, low, *_ = philox((seed, 0), (lines & 0xFFFFFFFF, lines >> 32, 0, 0))
   return high << np.uint64(32) | low
 
@@ -65,7 +65,7 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
 def is_drawn(
   seed: int, lines: np.ndarray, last_drawn: Sequence[int]
 ) -> np.ndarray:
-  """Returns a mask of the clean training lines that are in the subset.
+  """Returns a mask of the given training lines that are in the subset.
 
   Args:
     seed: Seed of the subset.

@@ -1,4 +1,4 @@
-"""Shards of TensorFlow Datasets (TFDS) as raw text, without TensorFlow.
+"""Reads shards of TensorFlow Datasets (TFDS) as text without TensorFlow.
 
 An entry of config.prepare.splits is ("tfds:NAME", SPLIT) for a dataset in the
 data directory of TFDS, or ("tfds:FOLDER", SPLIT) for the folder of a version,
@@ -26,7 +26,7 @@ _RECORDS = 1024  # records of an ArrayRecord file to read at once
 def sources(
   entry: str, split: str, *, raw_dir: str, wanted: Mapping[str, str]
 ) -> dict[str, tuple[Source, ...]]:
-  """Returns the shards of a TFDS split as raw text sources of each side.
+  """Returns the shards of a TFDS split as raw-text sources, by side.
 
   Args:
     entry: "tfds:NAME", "tfds:NAME/CONFIG:VERSION", or "tfds:FOLDER".
@@ -104,7 +104,7 @@ def _builder(entry: str, raw_dir: str) -> Any:
 
 
 def _text_features(features: Any, prefix: str = "") -> list[str]:
-  """Returns the names of all text features in an example, nested with "/"."""
+  """Returns the paths of all text features in an example, joined by "/"."""
   import tensorflow_datasets as tfds
 
   names = []
@@ -130,7 +130,7 @@ def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
 
 
 def texts(source: Source) -> Iterator[str]:
-  """Yields the texts that a split reads from a shard.
+  """Yields the texts that a split takes from a shard.
 
   Raises:
     InputError: The shard is missing or corrupt, or has no such text.

@@ -1,4 +1,4 @@
-"""Warnings about suspicious trees, as from a parser for another language.
+"""Warns about suspicious trees, as from a parser for another language.
 
 A parser returns trees for any text. If it parses Czech as English, no error
 occurs, but the trees are wrong and do not help a translation system. `count`
@@ -54,7 +54,7 @@ _RELATION = "relation "  # and a relation: the name of its number of words
 
 
 def count(parses: Iterable[Parse]) -> Stats:
-  """Counts properties of the trees of some lines, such as flat trees.
+  """Counts properties of trees that may be suspicious, such as flatness.
 
   Returns:
     Number of

@@ -1,4 +1,4 @@
-"""Creation of trees for a chunk of lines, by a parser or from CoNLL-U files.
+"""Makes the trees of a chunk of lines, by parsing or from CoNLL-U files.
 
 Parsers are slow (UDPipe 1 parses about 300 sentences per second and core), so
 parses are stored for later runs. Each file has the parses of several lines and
@@ -38,7 +38,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
 
 def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Selects the lines of a chunk that become examples, and makes their trees.
+  """Selects lines of a chunk as examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
@@ -79,7 +79,7 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
-  """Writes a text for each row, and the size of each text in bytes."""
+  """Writes the text of each row, and its size in bytes."""
   data = [text.encode() for text in texts]
   out.write(part, b"".join(data))
   sizes = np.fromiter(map(len, data), np.int64, len(data))
@@ -89,7 +89,7 @@ def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
 def examples_of(
   context: JobContext, number: int
 ) -> tuple[Examples, dict[str, list[str]]]:
-  """Returns the examples of a chunk, and their texts by side."""
+  """Returns the examples of a chunk, with their texts by side."""
   task, parses = f"trees/{number}", dict[str, list[Parse]]()
   texts = {}
   for side in schema.SIDES:
@@ -103,7 +103,7 @@ def examples_of(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Combines all chunks: manifest entries, counts of dropped pairs, warnings.
+  """Combines the results of all chunks into manifest entries and counts.
 
   Raises:
     InputError: No training pair is left, or no constituency tree has a label.
@@ -162,7 +162,7 @@ def _union(groups: Iterable[Iterable[str]]) -> list[str]:
 def _report_warnings(
   context: JobContext, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
-  """Prints and returns warnings about the trees of a split, by side."""
+  """Prints and returns warnings about a split's trees, by side."""
   found: dict[str, list[str]] = {}
   for side in context.config.prepare.parse.sides:
     stats = tree_warnings.Stats()
@@ -182,7 +182,7 @@ def _parsed(
   names: Sequence[str],
   out: TaskOutput,
 ) -> tuple[list[Parse], list[str]]:
-  """Parses lines of one side; returns the parse of each and its CoNLL-U.
+  """Parses lines of one side; returns their parses and CoNLL-U texts.
 
   A line that the parser splits into sentences has several trees.
 
@@ -213,7 +213,7 @@ def _parsed(
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into runs of about `cut` lines.
+  """Cuts lines into runs of about `cut` lines each.
 
   The borders depend only on nearby lines, so most runs do not change if a line
   is added or removed.
@@ -230,7 +230,7 @@ def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
 ) -> str:
-  """Parses lines, unless an earlier run has stored their parses.
+  """Parses lines, or reuses the parses that an earlier run stored.
 
   Sentence ids are indices of lines.
 

@@ -1,4 +1,4 @@
-"""Checks of a dataset directory: checksums of its files, or all its content.
+"""Checks a dataset directory: file checksums, or all of its content.
 
 `corrupt_files` determines whether a dataset must be prepared. `run` implements
 `jaxsyn prepare --verify`: it compares all content and changes nothing.
@@ -94,7 +94,7 @@ def run(directory: os.PathLike[str] | str) -> None:
 
 
 def _split_fault(dataset: Dataset, name: str) -> str:
-  """Returns a message about the first wrong record of a split, or ""."""
+  """Returns a message about the first invalid record of a split, or ""."""
   count = 0
   try:
     for size in _checked_blocks(dataset, name):
@@ -170,7 +170,7 @@ def _compare(stored: Rows, made: Rows) -> None:
 
 
 def _texts(pairs: Sequence[tuple[str | Parse, str | Parse]]) -> Rows:
-  """Returns the texts of sentence pairs as features of examples."""
+  """Returns the texts of sentence pairs in the form of example features."""
   examples = []
   for pair in pairs:
     texts = [one if isinstance(one, str) else one.text for one in pair]

@@ -1,4 +1,4 @@
-"""Training of a dataset's subword vocabulary on a sample of its clean pairs."""
+"""Trains a dataset's subword vocabulary on a sample of its clean pairs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAMPLE = 1_000_000  # training pairs that a vocabulary is trained on, about
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabularies of config.prepare.vocabulary.like, by side.
+  """Returns the vocabularies that config.prepare.vocabulary.like selects.
 
   Raises:
     InputError: The path has no dataset, or only one of its vocabulary and the
@@ -58,7 +58,7 @@ def count(context: JobContext) -> int:
 def make_vocabulary(
   context: JobContext, number: int, out: TaskOutput
 ) -> Result:
-  """Trains a vocabulary on the sampled pairs, or uses one of an earlier run.
+  """Trains a vocabulary on the sampled pairs, or reuses an intact one.
 
   Returns:
     Side -> path of its vocabulary.
@@ -113,7 +113,7 @@ def _hash(pair: Pair) -> int:
 
 
 def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
-  """Returns whether a vocabulary of an earlier run matches its checksums."""
+  """Returns whether a vocabulary file matches its recorded checksum."""
   try:
     expected = files.read_json(path.with_suffix(".json"))[path.name]
     wrong = checksums.corrupt_files(path.parent, {path.name: expected})
@@ -125,7 +125,7 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Returns the path of each side's vocabulary: side -> path.
+  """Returns a dict from each side to the path of its vocabulary.
 
   Copies a vocabulary of another dataset, whose folder workers may not see.
   """
@@ -140,7 +140,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 def rows_that_fit(
   context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
-  """Returns the indices of pairs that have at most max_subwords subwords.
+  """Returns the indices of pairs with 1 to max_subwords subwords per side.
 
   EOS counts as a subword. Pairs with a side without subwords are dropped, too:
   "▁" alone is text, but a blank to the vocabulary.

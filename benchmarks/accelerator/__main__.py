@@ -1,4 +1,4 @@
-"""Command `python -m benchmarks.accelerator`."""
+"""Runs the command `python -m benchmarks.accelerator`."""
 
 from __future__ import annotations
 

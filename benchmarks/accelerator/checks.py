@@ -46,7 +46,7 @@ MARK = "BEST "  # before the result in the output of a process
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-  """Sets the highest precision of products in all threads.
+  """Sets the highest precision for matrix products in all threads.
 
   `jax.default_matmul_precision` sets that of one thread.
   """
@@ -77,14 +77,14 @@ def _batch(plan: Plan) -> dict[str, np.ndarray]:
 
 
 def _state(plan: Plan, device: jax.Device) -> Any:
-  """Returns the initial train state, computed on the CPU, on a device."""
+  """Computes the initial train state on the CPU and copies it to a device."""
   first = functools.partial(first_state, plan.recipe, _batch(plan), 0)
   with jax.default_device(_cpu()):
     return jax.device_put(jax.jit(first)(), device)
 
 
 def _negative_gradient(plan: Plan, device: jax.Device) -> Any:
-  """Returns the parameter update of gradient descent with rate 1."""
+  """Returns the negative gradient, as the update of SGD with rate 1."""
   descent = dataclasses.replace(plan.recipe, optimiser=optax.sgd(1.0))
   plan = dataclasses.replace(plan, recipe=descent)
   before, batch = _state(plan, device), jax.device_put(_batch(plan), device)
@@ -109,7 +109,7 @@ def _check_gradient(system: str, dtypes: list[str]) -> list[Row]:
 
 
 def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Compares the gradients of systems with those on a CPU."""
+  """Compares gradients of systems on the accelerator with those on a CPU."""
   with exact_products(), ThreadPoolExecutor(COMPILERS) as pool:
     futures = {}
     for system in limits.checked:
@@ -171,7 +171,7 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def translations(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Compares the translations of a beam search with those on a CPU."""
+  """Compares beam-search translations on the accelerator and on a CPU."""
   found = best_translations()
   if jax.default_backend() == "cpu":
     expected = best_translations()
@@ -196,7 +196,7 @@ def translations(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def best_translations() -> list[tuple[list[int], float]]:
-  """Returns ids and scores of the best translations on the first device."""
+  """Returns ids and scores of the best translations by the first device."""
   with jax.default_device(_cpu()):  # the same parameters everywhere
     model = RandomModel.create(
       TRIAL, "pascal", size="tiny", dtype="float32", count=ROWS

@@ -1,4 +1,4 @@
-"""List of all measurements, and their results as JSON and Markdown."""
+"""Lists all measurements; writes their results as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def measurements(limits: BenchmarkLimits) -> list[Measurement]:
 
 
 class MeasurementFailed(Exception):
-  """Error of a measurement whose process failed.
+  """Error for a measurement whose process failed.
 
   Attributes:
     output: End of its standard error.
@@ -115,7 +115,7 @@ class Results:
     self._write()
 
   def collect(self, index: int, rows: Iterator[Row]) -> Result:
-    """Adds the rows of a measurement; records its failure."""
+    """Adds the rows of a measurement as they arrive; records failures."""
     result, start = self.results[index], time.monotonic()
     result.state = RUNNING
     self._write()
@@ -164,7 +164,7 @@ class Results:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-  """Returns a Markdown table with the columns of all rows."""
+  """Formats rows as a Markdown table with the columns of all rows."""
   columns = list(dict.fromkeys(name for row in rows for name in row))
   cells = [columns, ["---"] * len(columns)]
   cells += [[_text(row.get(name, "")) for name in columns] for row in rows]

@@ -19,7 +19,7 @@ from jaxsyn.training.step import first_params
 
 
 class _NoText(Vocabulary):
-  """Vocabulary without subwords, for translations that are only ids."""
+  """Vocabulary without subwords, for translations that consist of ids only."""
 
   def __init__(self) -> None:
     self.size = 0
@@ -30,7 +30,7 @@ class _NoText(Vocabulary):
 
 @dataclasses.dataclass(frozen=True)
 class RandomModel:
-  """Model with random parameters, and random examples to translate.
+  """Model with random parameters, with random examples to translate.
 
   Such a model rarely predicts EOS, so that a translation is as long as its
   source, which is the limit.
@@ -59,7 +59,7 @@ class RandomModel:
     return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
 
   def translator(self, together: int) -> Translator:
-    """Returns a translator that searches this number of sentences at once."""
+    """Returns a translator that searches a number of sentences at once."""
     decode = dataclasses.replace(
       self.plan.config.decode,
       sentences=together,
@@ -73,7 +73,7 @@ class RandomModel:
 def search(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Measures beam search by the number of sentences at once."""
+  """Measures beam search for several numbers of concurrent sentences."""
   count = 2 * max(limits.together)
   model = RandomModel.create(
     limits, system, size=size, dtype=dtype, count=count

@@ -1,4 +1,4 @@
-"""Measures the chip, and the training speed of systems on it.
+"""Measures the chip and the training speed of systems.
 
 The FLOPs of a step are those of its matrix products. MFU is their rate relative to
 the chip's peak in bfloat16, also for steps in float32. XLA multiplies float32 in
@@ -61,7 +61,7 @@ def device(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
-  """Returns the time of one call: the median of three measurements."""
+  """Returns the time of one call as the median of three measurements."""
   function = jax.jit(function)
   jax.block_until_ready(function(*arguments))
   turns = []
@@ -74,7 +74,7 @@ def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
 
 
 class DeviceTrainer:
-  """Compiled training step with its batches on the device.
+  """Compiled training step, with batches that are on the device.
 
   Attributes:
     compile_seconds: Time to compile the first state and the step.
@@ -107,7 +107,7 @@ class DeviceTrainer:
     self.tokens = float(np.mean(counts))
 
   def steps(self) -> float:
-    """Returns the seconds of a training step, as a mean over `STEPS` steps."""
+    """Returns the seconds per training step, averaged over `STEPS` steps."""
     trainer = self._trainer
     with Timer() as timer:
       for i in range(STEPS):
@@ -118,7 +118,7 @@ class DeviceTrainer:
 
 
 def _planned_gib(program: Program) -> float | str:
-  """Returns the memory of a call on one device, as the compiler planned it."""
+  """Returns the device memory that the compiler plans for a call, in GiB."""
   planned: Any = program.memory_analysis()
   if planned is None:
     return ""
@@ -169,7 +169,7 @@ def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
 def batch_sizes(
   limits: BenchmarkLimits, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Measures training with larger and larger batches until memory is exhausted."""
+  """Measures training with growing batches until memory is exhausted."""
   for tokens in limits.ladder:
     try:
       yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
@@ -189,7 +189,7 @@ def batch_sizes(
 def pair(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Compares a system with the Transformer, in turns on the same lengths."""
+  """Compares a system with the Transformer by timing them in turns."""
   both = [
     DeviceTrainer(limits, name, size=size, dtype=dtype, tokens=limits.tokens)
     for name in ("transformer", system)

@@ -1,4 +1,4 @@
-"""The datasets, systems and sizes of docs/experiment.md."""
+"""Datasets, systems and sizes of docs/experiment.md."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WITH_TREES = (  # candidates for T
 
 @dataclasses.dataclass(frozen=True)
 class Corpus:
-  """Dataset of the experiment.
+  """Dataset used in the experiment.
 
   Attributes:
     config: Name of a file in configs/.
@@ -66,7 +66,7 @@ CORPORA = {
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """Group of systems that are trained on one dataset and compared.
+  """Group of systems that are trained on the same dataset and compared.
 
   Attributes:
     corpus: Name in CORPORA. Blocks with the same corpus and number of updates

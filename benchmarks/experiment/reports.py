@@ -1,4 +1,4 @@
-"""Status of all blocks and report of a block, from result files."""
+"""Reports on blocks, and their status, from result files."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
 
 
 def status(experiment: Experiment) -> str:
-  """Returns a table of the blocks, with spreads between seeds but no means."""
+  """Returns a status table of the blocks, which shows spreads but no means."""
   rows = [["block", "runs", "minutes a run", "validation flat from update"]]
   rows[0] += [f"sd {metric}" for metric in METRICS]
   for name, block in BLOCKS.items():
@@ -96,7 +96,7 @@ def status(experiment: Experiment) -> str:
 
 
 def spread(results: Sequence[RunResult], metric: str) -> str:
-  """Returns the standard deviation between seeds, pooled over systems.
+  """Returns the standard deviation over seeds, pooled over all systems.
 
   Args:
     results: Results of the block.
@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Returns the update after which validation improves by less than `FLAT`.
+  """Returns the update from which validation improves by less than `FLAT`.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

@@ -118,7 +118,7 @@ def _result_file(
 def _collect(
   jobs: Sequence[planned_jobs.TrainingJob], folder: pathlib.Path
 ) -> None:
-  """Copies the result files of finished runs, without absolute paths."""
+  """Copies the result files of finished runs after removing absolute paths."""
   folder.mkdir(parents=True, exist_ok=True)
   for job in jobs:
     path = _result_file(job, folder)
@@ -132,7 +132,7 @@ def _collect(
 
 
 def _without_folders(value: Any) -> Any:
-  """Returns nested values with absolute paths replaced by their last part."""
+  """Replaces absolute paths in nested values with their last component."""
   if isinstance(value, dict):
     return {name: _without_folders(one) for name, one in value.items()}
   if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""Systems of a block, and the selection of the best ones on validation data."""
+"""Lists the systems of a block; selects the best ones on validation data."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def best_system(candidates: Sequence[str], experiment: Experiment) -> str:
 
 
 def _validation_scores(name: str, experiment: Experiment) -> dict[str, float]:
-  """Returns the mean best validation score of each system of a block."""
+  """Returns each system's best validation score, averaged over seeds."""
   block, results = BLOCKS[name], experiment.read_results(name)
   expected = len(block.systems) * block.seeds
   if len(results) < expected:

@@ -26,7 +26,7 @@ from jaxsyn.errors import InputError, did_you_mean
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """Row of a table: a system, and options that differ from it.
+  """Row of an ablation table: a system with changed options.
 
   Attributes:
     name: Name on the command line, unique in its table.
@@ -44,7 +44,7 @@ class Row:
   folder: str = ""
 
   def on(self, config: ConfigDict) -> ConfigDict:
-    """Changes the baseline config of a dataset to this row and returns it.
+    """Applies the row to the baseline config of a dataset and returns it.
 
     Args:
       config: Result of a dataset's `get_config("transformer")`.
@@ -77,7 +77,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Ablation table: rows that differ in one respect.
+  """Ablation table, whose rows differ in one respect.
 
   Attributes:
     source: Paper and number of the table.
@@ -94,7 +94,7 @@ class Table:
   )
 
   def row(self, name: str) -> Row:
-    """Returns a row by name; the first row for "".
+    """Returns the row with the given name; the first row for "".
 
     Raises:
       InputError: There is no such row.

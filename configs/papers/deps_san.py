@@ -120,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """Returns BLEU on validation and test set of IWSLT14 by "task split"."""
+  """Returns published BLEU on IWSLT14, with the keys "<task> <split>"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 

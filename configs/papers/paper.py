@@ -1,4 +1,4 @@
-"""Tasks, tables, sizes and optimizers that the configs of the papers share."""
+"""Functions that the configs of the papers share: tasks, sizes, optimizers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def addressed(
   tables: Mapping[str, ablation.Table],
   settings: Callable[[str, str], ConfigDict],
 ) -> Callable[[str], ConfigDict]:
-  """Returns get_config of a paper, for TASK, TASK:SYSTEM or TASK:TABLE/ROW.
+  """Returns get_config for a paper: TASK, TASK:SYSTEM or TASK:TABLE/ROW.
 
   TASK is its baseline, TASK:TABLE its first row. For a missing or unknown name,
   get_config raises an InputError that lists the known ones.
@@ -62,7 +62,7 @@ def data_set(
   *,
   files: Mapping[str, str] = SPLITS,
 ) -> ConfigDict:
-  """Returns the defaults with names, folder, languages and files of a task.
+  """Returns the default config with a task's names, languages and files.
 
   Args:
     paper, task: Names of the paper and the task.
@@ -82,7 +82,7 @@ def base_transformer(
   inner_dropout: float = 0.0,
   tie_embeddings: bool = True,
 ) -> None:
-  """Sets the sizes of the base model of Vaswani et al. 2017.
+  """Sets model sizes to the base model of Vaswani et al. 2017.
 
   Args:
     config: Config that is changed in place.
@@ -104,7 +104,7 @@ def base_transformer(
 
 
 def noam(config: ConfigDict) -> None:
-  """Sets the schedule of Vaswani et al. 2017, with 4,000 updates of warm-up."""
+  """Sets the schedule of Vaswani et al. 2017 with 4,000 warm-up updates."""
   config.optimiser.update(learning_rate=1.0, schedule="noam")
   config.optimiser.noam.warmup = 4000
 
@@ -112,9 +112,9 @@ def noam(config: ConfigDict) -> None:
 def by_task(
   tasks: Mapping[str, Any], split: str, *bleu: float | None
 ) -> dict[str, float]:
-  """Returns published figures by "task split", given in the order of tasks.
+  """Returns published scores as a dict with the keys "<task> <split>".
 
-  None: not reported.
+  Scores are given in the order of `tasks`; None is a score that is not reported.
   """
   return {
     f"{task} {split}": figure

@@ -89,7 +89,7 @@ RIVALS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task; learning rates are those of the paper's rows."""
+  """Returns the config of a task with any system, as trained in the paper."""
   facts = TASKS[task]
   config = paper.data_set("pascal", task, (facts.source, facts.target))
   config.prepare.clean.update(max_words=80, language=facts.filtered)
@@ -120,7 +120,7 @@ PART = "parts.encoder.parent_scaled"
 
 
 def _validation(en_de: float, de_en: float) -> dict[str, float]:
-  """Returns BLEU of News Commentary 11 on newstest2015 by "task split"."""
+  """Returns published BLEU of News Commentary 11 on newstest2015 by task."""
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 

@@ -36,7 +36,7 @@ def product(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _product(x: Array, weight: Array, axes: int, precision: Any) -> Array:
-  """Contracts the last `axes` axes of x with the first ones of the weight."""
+  """Contracts the last `axes` axes of x with the first axes of the weight."""
   over = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
   return lax.dot_general(x, weight, (over, ((), ())), precision)
 
@@ -69,7 +69,7 @@ def _backward(
 
 
 def _unfused(product: Array) -> Array:
-  """Prevents fusion with later operations in programs compiled for a CPU."""
+  """Prevents XLA from fusing a product with later operations on a CPU."""
   return lax.platform_dependent(
     product, cpu=lax.optimization_barrier, default=lambda product: product
   )

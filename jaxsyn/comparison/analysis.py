@@ -125,7 +125,7 @@ def of_runs(
 def _scored(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
-  """Returns the statistics of all runs by test set, and of the mean of several."""
+  """Returns the statistics of all runs by test set, and for the mean of all."""
   by_split: dict[str, Scored] = {}
   for split in runs[0].tests:
     scored: Scored = collections.defaultdict(dict)
@@ -189,7 +189,7 @@ def _test_set(
 
 
 def summaries(scored: Scored) -> tuple[results.Summary, ...]:
-  """Returns mean and standard deviation over seeds of each system and metric."""
+  """Returns each system's mean and standard deviation over seeds by metric."""
   entries = []
   for system, runs in scored.items():
     for measured in zip(*runs.values()):
@@ -208,7 +208,7 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
-  """Returns the scores of all runs on resampled test sets.
+  """Returns the scores of all runs on resampled versions of a test set.
 
   There is one array, score_LJ, for each metric. The resamples are the same for all
   runs, so that all differences are paired.
@@ -223,7 +223,7 @@ def over_sentences(
   settings: Settings,
   resamples: Sequence[np.ndarray],
 ) -> tuple[results.SeedDifference, ...]:
-  """Compares pairs of systems seed by seed, over sentences.
+  """Tests the differences of system pairs over sentences, for each seed.
 
   Args:
     scored: Statistics of all runs.
@@ -257,7 +257,7 @@ def over_seeds(
   inference: Inference,
   resamples: Sequence[np.ndarray],
 ) -> tuple[Hierarchical, ...]:
-  """Compares pairs of systems over seeds and sentences.
+  """Tests the differences of system pairs over seeds and sentences.
 
   Args:
     scored: Statistics of all runs.
@@ -300,7 +300,7 @@ def over_seeds(
 def error_variances(
   scored: Scored, inference: Inference
 ) -> tuple[ErrorVariance, ...]:
-  """Returns the pooled error variance of each metric; () for separate ones."""
+  """Returns each metric's pooled error variance; () if they are not pooled."""
   if inference.variance != POOLED:
     return ()
   variances = []
@@ -340,7 +340,7 @@ def in_buckets(
 def _with_family(
   split: results.TestSet, family: Collection[tuple[str, ...]], metric: str
 ) -> results.TestSet:
-  """Returns a test set with Holm-adjusted p-values of a family of tests."""
+  """Returns a test set with p-values Holm-adjusted over the test family."""
   differences = list(split.over_seeds)
   chosen = [
     index
@@ -357,7 +357,7 @@ def _with_family(
 
 
 def _first(scored: Scored) -> list[Measured]:
-  """Returns the statistics of the first run."""
+  """Returns the statistics of the first run of the first system."""
   return next(iter(next(iter(scored.values())).values()))
 
 

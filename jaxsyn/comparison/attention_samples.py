@@ -38,7 +38,7 @@ SHORTEST, LONGEST = 7, 13  # words
 
 
 def sample(directory: str, split: str) -> list[Parse]:
-  """Returns the trees of up to SENTENCES test sentences of medium length.
+  """Returns the trees of up to SENTENCES medium-length test sentences.
 
   Args:
     directory: Dataset directory.
@@ -75,7 +75,7 @@ def write(sentences: Sequence[Sentence], folder: pathlib.Path) -> None:
 
 
 def as_svg(figure: Figure) -> bytes:
-  """Returns a reproducible SVG, with glyphs as outlines and cells as one image.
+  """Returns a reproducible SVG with glyphs as outlines and cells as an image.
 
   It looks the same on machines with other fonts.
   """

@@ -19,7 +19,7 @@ _FREE = ("system", "seed", "data.tree", *(f"data.{name}" for name in TREES))
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """Returns the system whose trees a control replaces; "" if it is no control.
+  """Returns the system from which a control differs only in trees, or "".
 
   Args:
     system: Name of the system.
@@ -35,12 +35,12 @@ def control_of(system: str, configs: Configs) -> str:
 
 
 def controls(system: str, configs: Configs) -> tuple[str, ...]:
-  """Returns the names of a system's controls, see `control_of`."""
+  """Returns the names of a system's controls, as defined by `control_of`."""
   return tuple(name for name in configs if control_of(name, configs) == system)
 
 
 def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
-  """Returns pairs to compare: systems with the baseline, then with controls."""
+  """Returns the pairs to compare: systems with the baseline and controls."""
   compared = [(system, baseline) for system in configs if system != baseline]
   for system in configs:
     for control in controls(system, configs):
@@ -54,7 +54,7 @@ def _tree(config: Mapping[str, Any]) -> type[TreeControl]:
 
 
 def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns the options that a control shares with its system."""
+  """Returns a system's options without those in which controls differ."""
   return {
     name: list(value) if isinstance(value, tuple) else value
     for name, value in flat(config).items()

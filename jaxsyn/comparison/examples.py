@@ -26,7 +26,7 @@ def add(
   runs: Mapping[TrainingJob, RunResult],
   metrics: Sequence[str],
 ) -> Comparison:
-  """Adds example sentences to a comparison, from the text of the test sets.
+  """Adds example sentences from the text of the test sets to a comparison.
 
   Args:
     results: Results of the comparison.
@@ -55,7 +55,7 @@ def choose(
   scored: Scored,
   translations: Translations,
 ) -> tuple[str, tuple[Example, ...]]:
-  """Selects the sentences whose scores differ most between systems.
+  """Selects the sentences on which the scores of systems differ most.
 
   Sentences are ranked by means over seeds. An example shows the runs of the seed
   with the largest difference.

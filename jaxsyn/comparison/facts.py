@@ -38,7 +38,7 @@ def of_run(
   params: Any,
   messages: tuple[str, ...],
 ) -> results.RunFacts:
-  """Returns the facts of a finished run, in the process that trained it.
+  """Returns facts about a finished run; call in the process that trained it.
 
   Args:
     job: The run.
@@ -66,7 +66,7 @@ def of_run(
 
 
 def dataset(job: TrainingJob) -> results.DatasetFacts:
-  """Returns languages, sizes and hashes of a run's dataset."""
+  """Returns the languages, sizes and hashes of the dataset of a run."""
   data, manifest = job.config.data, job.system.manifest
   return results.DatasetFacts(
     name=data.name,
@@ -80,7 +80,7 @@ def dataset(job: TrainingJob) -> results.DatasetFacts:
 
 
 def curve(job: TrainingJob) -> tuple[results.Point, ...]:
-  """Returns the learning curve of a run, from its log."""
+  """Reads the learning curve of a run from its log."""
   points = []
   not_values = ("kind", "step", "time", "minutes", "seconds", "tokenizer")
   for record in job.validations():
@@ -91,7 +91,7 @@ def curve(job: TrainingJob) -> tuple[results.Point, ...]:
 
 
 def machine() -> results.Machine:
-  """Returns the current machine, with the devices and packages of JAX."""
+  """Describes the current machine, with its JAX devices and packages."""
   return results.Machine(
     device=jax.devices()[0].device_kind,
     devices=jax.device_count(),
@@ -119,7 +119,7 @@ def record_commit(run: pathlib.Path) -> str | None:
 
 
 def commit() -> str | None:
-  """Returns the Git commit of this code, with "+changes" if files were modified.
+  """Returns the Git commit of this code, plus "+changes" if files are modified.
 
   Outside a checkout it is None.
   """

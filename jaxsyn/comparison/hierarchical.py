@@ -54,7 +54,7 @@ _NORMAL_DEGREES = 1e6  # of freedom: Student's t is then the normal law
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:
-  """Result of the bootstrap without correction, too liberal for few seeds.
+  """Result of an uncorrected bootstrap, which is too liberal for few seeds.
 
   Attributes:
     low, high: 95 % interval (percentiles).
@@ -115,7 +115,7 @@ class Hierarchical:
 
   @property
   def decisive_p(self) -> float | None:
-    """The p-value of the verdict: Holm-adjusted in the family, raw outside."""
+    """The p-value of the verdict: Holm-adjusted if in the family, else raw."""
     return self.p if self.adjusted_p is None else self.adjusted_p
 
 
@@ -193,7 +193,7 @@ def hierarchical(
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """Returns mean differences over resampled seeds, one for each resample."""
+  """Returns the mean difference over resampled seeds for each resample."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))
@@ -206,7 +206,7 @@ def with_verdict(
   *,
   larger_is_better: bool,
 ) -> Hierarchical:
-  """Returns a difference with its adjusted p-value and its verdict.
+  """Returns a difference completed by its adjusted p-value and verdict.
 
   Args:
     difference: Difference of two systems.

@@ -1,4 +1,4 @@
-"""Inference: family of tests, error variance between seeds, equivalence margins.
+"""Inference options: test family, error variance and equivalence margins.
 
 Error variance: a linear model of the scores of all systems under one metric,
 
@@ -79,7 +79,7 @@ class ErrorVariance:
 def error_variance(
   metric: str, scores: Mapping[str, Mapping[int, float]]
 ) -> ErrorVariance | None:
-  """Estimates the error variance of a run with the module's linear model.
+  """Estimates the error variance of a metric with the module's linear model.
 
   Args:
     metric: Title of the metric.
@@ -223,7 +223,7 @@ def check_family(family: Pairs, systems: Sequence[str]) -> None:
 def read_margins(
   words: Sequence[str], metrics: Sequence[str]
 ) -> dict[str, float]:
-  """Reads --margin: a number for the first metric, or METRIC=NUMBER.
+  """Reads --margin: a number for the first metric, or METRIC=NUMBER pairs.
 
   Raises:
     InputError: Not a positive number, or a metric that is not compared.

@@ -35,7 +35,7 @@ SORTED_SENTENCES = 1000  # for each device, sorted by length together
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
-  """Writes the translations of a test set, with the trees of the run."""
+  """Translates a test set with the trees of the run, and writes the result."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = iterate_translations(records, config.data, config.seed)
@@ -53,7 +53,7 @@ def translate(session: Session, split: str, path: pathlib.Path) -> None:
 
 
 def likelihoods(session: Session, split: str) -> Measured:
-  """Returns log-likelihoods of the references, with the trees of the run."""
+  """Returns the log-likelihood of each reference under the session's model."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = list(iterate_translations(records, config.data, config.seed))
@@ -70,7 +70,7 @@ def likelihoods(session: Session, split: str) -> Measured:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitText:
-  """Sentences of a test set, and facts of the sources for buckets."""
+  """Sentences of a test set, with the source facts that define buckets."""
 
   sources: list[str]
   references: list[str]
@@ -92,10 +92,10 @@ def read_test(job: TrainingJob, split: str) -> SplitText:
 
 
 class Measurer:
-  """Function that measures the translations of runs, reading test sets once."""
+  """Function that measures a run's translations; reads each test set once."""
 
   def __init__(self, settings: Settings):
-    """Creates a measurer from settings `with_defaults`."""
+    """Creates a measurer from settings returned by `with_defaults`."""
     names = [name for name in settings.metrics if name != LIKELIHOOD]
     self._names = tuple(dict.fromkeys([*names, *ALWAYS]))
     self._settings = dataclasses.replace(settings, metrics=self._names)
@@ -136,7 +136,7 @@ class Measurer:
     return tests
 
   def completed(self, job: TrainingJob) -> RunResult:
-    """Returns the result of a finished run, with all metrics of the settings.
+    """Returns a finished run's result, after adding metrics that it lacks.
 
     Metrics that the result lacks, or that were measured with other settings,
     are measured and stored.
@@ -166,7 +166,7 @@ class Measurer:
   def _metrics(
     self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
-    """Measures the translations of a run under some metrics."""
+    """Measures the translations of a run under the given metrics."""
     _, scorers = self._open(job, split)
     lines = read_lines(job.hypotheses(split))
     return {
@@ -185,7 +185,7 @@ class Measurer:
 
 
 def without_sources(settings: Settings) -> Settings:
-  """Returns settings without metrics that load a model of their own (COMET).
+  """Returns the settings without metrics that load a model (COMET).
 
   They are measured once for all runs, after training.
   """

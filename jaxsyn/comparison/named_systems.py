@@ -87,7 +87,7 @@ class NamedSystem:
 
 
 def table_of(texts: Sequence[str]) -> str:
-  """Returns the name of the ablation table that --systems gives, or "".
+  """Returns the name of the ablation table in --systems, or "".
 
   Raises:
     InputError: There is a table and another item.
@@ -103,7 +103,7 @@ def table_of(texts: Sequence[str]) -> str:
 
 
 def parse(texts: Sequence[str]) -> list[NamedSystem]:
-  """Returns the systems that the values of --systems name.
+  """Returns the systems named in the values of --systems.
 
   Raises:
     InputError: A value does not have the form of the module's docstring.
@@ -137,7 +137,7 @@ def parse(texts: Sequence[str]) -> list[NamedSystem]:
 def read(
   values: flags.FlagValues,
 ) -> tuple[list[planned_jobs.System], results.Ablation | None]:
-  """Returns the systems to compare and their ablation table from the flags.
+  """Reads the systems to compare and their ablation table from the flags.
 
   The table is None if --systems names single systems.
 
@@ -224,7 +224,7 @@ def _table_rows(
 
 
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
-  """Returns the file of an ablation table, its name in the file, and the table.
+  """Returns an ablation table, its file, and its name in the file.
 
   The paper in PAPER/TABLE is a file, or the name of a file in the folder papers/
   next to the config or in that of jaxsyn.
@@ -260,7 +260,7 @@ def _tables_in(file: pathlib.Path) -> Mapping[str, Any]:
 
 
 def split(texts: Sequence[str]) -> list[str]:
-  """Returns the comma-separated items of --systems, unparsed.
+  """Splits the values of --systems at commas, without parsing the items.
 
   Commas inside brackets and quotes do not separate items.
   """
@@ -283,7 +283,7 @@ def split(texts: Sequence[str]) -> list[str]:
 
 
 def _value(text: str, old: Any) -> Any:
-  """Returns the Python value that a text denotes; strings need no quotes.
+  """Returns the Python value that a text denotes; strings may lack quotes.
 
   Args:
     text: Value as written on the command line.

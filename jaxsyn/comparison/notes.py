@@ -1,4 +1,4 @@
-"""Sentences of a report: title, conclusions, notes, setting."""
+"""Writes the sentences of a report: title, conclusions, notes and setting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def title(results: Comparison) -> str:
 
 
 def family_tests(results: Comparison) -> list[Hierarchical]:
-  """Returns the tests of the family, in the order of its pairs."""
+  """Returns the results of the family's tests, in the order of its pairs."""
   tests = {
     (d.system, d.baseline): d
     for d in results.primary.over_seeds
@@ -45,7 +45,7 @@ def family_tests(results: Comparison) -> list[Hierarchical]:
 
 
 def conclusions(results: Comparison) -> list[str]:
-  """Returns a sentence for each verdict that occurs in the family."""
+  """Returns one sentence for each kind of verdict in the family of tests."""
   tests = family_tests(results)
   metric, where = results.metrics[0], results.primary.name
   texts = []
@@ -166,7 +166,7 @@ def of_differences(results: Comparison) -> str:
 
 
 def setting(results: Comparison) -> list[str]:
-  """Returns sentences about config, decoding, data and machines."""
+  """Returns sentences that describe config, decoding, data and machines."""
   parts = []
   if results.config_file:
     text = f"Config: {results.config_file}"
@@ -214,7 +214,7 @@ def _search(decode: Mapping[str, Any]) -> str:
 
 
 def _checkpoint(results: Comparison) -> str:
-  """Describes the parameters that translated."""
+  """Describes the checkpoint whose parameters produced the translations."""
   config = results.system(results.baseline).config
   if (averaged := config["train"]["average"]) > 1:
     return f"the mean of the last {averaged} checkpoints"

@@ -29,7 +29,7 @@ _WIDTH = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
 
 @dataclasses.dataclass(frozen=True)
 class Picture:
-  """A figure on the page.
+  """Figure on the page, with its description.
 
   Attributes:
     address: Data URL.
@@ -58,7 +58,7 @@ class InspectedSentence:
 
 
 def html(results: Comparison, folder: pathlib.Path) -> str:
-  """Returns the page.
+  """Returns the report as an HTML page.
 
   Args:
     results: Results of the comparison.
@@ -103,7 +103,7 @@ def _differences(results: Comparison) -> list[Picture]:
 
 
 def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
-  """Returns learning curves: name of the metric, a picture for each system."""
+  """Returns the learning curves: (metric, pictures of the systems)."""
   systems = results.leading() or [results.system(results.baseline)]
   selections = [s.config["train"]["selection"] for s in results.systems]
   curves = []
@@ -159,7 +159,7 @@ def _inspected(
 
 
 def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
-  """Returns the pictures of a system next to the JSON file of a sentence."""
+  """Returns a system's pictures that lie next to a sentence's JSON file."""
   texts = {
     "tree_read": f"The tree that {name} reads.",
     "tree_found": f"The parents that {name} predicts.",
@@ -172,7 +172,7 @@ def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
 def _translations(
   results: Comparison, example: Example
 ) -> list[tuple[str, str, Markup]]:
-  """Returns system, score and marked translation of an example."""
+  """Returns (system, score, marked translation) for each system."""
   rows = []
   for system, _ in results.ordered():
     name = system.name
@@ -183,7 +183,7 @@ def _translations(
 
 
 def mark_differences(hypothesis: str, reference: str) -> Markup:
-  """Underlines the words that the reference lacks, or has in another order.
+  """Underlines words that the reference lacks or has in a different order.
 
   Without spaces in the reference, letters are compared instead of words.
   """

@@ -109,7 +109,7 @@ class TrainingJob:
     return log.records(self.run)[0]
 
   def validations(self) -> list[dict[str, Any]]:
-    """Returns the records of validations with the selecting metric."""
+    """Returns the validation records that have the selecting metric."""
     metric = self.config.train.selection
     records = (r for r in self.records() if r["kind"] == "validation")
     return [record for record in records if metric in record]
@@ -119,7 +119,7 @@ class TrainingJob:
     return max((record["step"] for record in self.records()), default=0)
 
   def last_output(self, count: int) -> str:
-    """Returns the last lines of output of the run, joined by bars."""
+    """Returns the run's last lines of output, joined by " | "."""
     if not self.output_file.is_file():
       return ""
     with self.output_file.open("rb") as file:
@@ -129,7 +129,7 @@ class TrainingJob:
     return " | ".join(nonempty[-count:])
 
   def output_sums(self) -> dict[str, dict[str, Any]]:
-    """Returns the checksums of translations and figures."""
+    """Returns checksums of the run's translations and attention samples."""
     paths = [self.hypotheses(split) for split in self.config.data.test]
     if self.attention_folder:
       paths += sorted(self.attention_folder.iterdir())
@@ -164,7 +164,7 @@ def jobs(
 
 
 def without_missing_splits(system: System) -> System:
-  """Returns the system without optional test splits that have no files.
+  """Returns the system without optional test splits whose files are missing.
 
   Raises:
     InputError: All test splits were left out.
@@ -287,7 +287,7 @@ def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:
-  """Returns a run of an existing comparison."""
+  """Returns one run of an existing comparison."""
   entry = _read(folder)["systems"][system]
   config = read_config(entry["config"], CHECKPOINT_MODE)
   # Comparisons of earlier versions do not have published scores.
@@ -327,7 +327,7 @@ def _check_same(
   old: Mapping[str, Any],
   hashes: Mapping[str, Any],
 ) -> None:
-  """Raises InputError if the recorded system has other data or options."""
+  """Raises InputError unless the recorded system has equal data and options."""
   remedy = "Use another --workdir, or the original settings."
   if old["hashes"] != json.loads(json.dumps(hashes)):
     raise InputError(

@@ -40,7 +40,7 @@ _PLAIN_TEXT = matplotlib.rc_context({"text.parse_math": False})
 def differences(
   results: Comparison, split: TestSet, metric: str
 ) -> Figure | None:
-  """Draws each system minus the baseline, its controls, and its family.
+  """Plots each system's difference from its baseline, controls and family.
 
   A point is the mean over seeds, small strokes are the seeds, and a bar is the
   95 % interval over seeds and sentences (one seed: over sentences). Differences
@@ -88,7 +88,7 @@ def differences(
 def curves(
   results: Comparison, system: ComparedSystem, metric: str
 ) -> Figure | None:
-  """Draws a validation score by updates: seeds thin, their mean thick.
+  """Plots a validation score over updates: thin for seeds, thick for means.
 
   Args:
     results: Results of the comparison.
@@ -129,7 +129,7 @@ def curves(
 def by_fact(
   results: Comparison, split: TestSet, *, by: str, system: ComparedSystem
 ) -> Figure | None:
-  """Draws a system and its controls minus the baseline, in each bucket.
+  """Plots how a system and its controls differ from the baseline, by bucket.
 
   Returns:
     The figure; None if no bucket has enough sentences.
@@ -177,7 +177,7 @@ def by_fact(
 def title_of(
   results: Comparison, system: ComparedSystem, *, with_baseline: bool = False
 ) -> str:
-  """Returns the title of a figure of a system with its controls."""
+  """Returns a figure title that names a system and mentions its controls."""
   count = len(_lines(results, system).keys() - {system.name, results.baseline})
   title = system.name + ("", " and its control", " and its controls")[count]
   if with_baseline and system.name != results.baseline:
@@ -209,7 +209,7 @@ def _has_labels(axes: Axes) -> bool:
 
 
 def _limits(values: Sequence[float]) -> tuple[float, float]:
-  """Returns the ends of an axis that includes all values."""
+  """Returns axis limits that include all values, with a margin."""
   low, high = min(values), max(values)
   margin = 0.06 * (high - low) or 1.0
   return low - margin, high + margin
@@ -225,5 +225,5 @@ def _lines(
 
 
 def _curve(run: SeedRun, metric: str) -> dict[int, float]:
-  """Returns step -> value of a validation score."""
+  """Returns the validation scores of a run as a dict from step to score."""
   return {p.step: p.values[metric] for p in run.curve if metric in p.values}

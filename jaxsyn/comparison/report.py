@@ -66,7 +66,7 @@ def markdown(results: Comparison) -> str:
 
 
 def latex(results: Comparison) -> str:
-  """Returns report.tex: the table of scores, which needs booktabs.
+  """Returns report.tex: the table of scores, which requires booktabs.
 
   Published scores are gray if xcolor is loaded.
   """
@@ -103,7 +103,7 @@ def latex(results: Comparison) -> str:
 def _rows(
   table: Table, escape: Callable[[str], str], styles: dict[str, str]
 ) -> Rows:
-  """Returns the rows of a table, the head first, with a format for each style."""
+  """Returns the formatted rows of a table, starting with the header."""
 
   def cell(one: Cell) -> str:
     text = escape(one.text)
@@ -125,12 +125,12 @@ def _markdown_table(table: Table) -> str:
 
 
 def _paragraph(text: str) -> str:
-  """Returns text that Markdown shows unchanged, as a paragraph or heading."""
+  """Escapes a text so that Markdown shows it unchanged outside tables."""
   return _BLOCK_START.sub(r"\1\\\2", _escape_markup(text))
 
 
 def _cell_text(text: str) -> str:
-  """Returns text that Markdown shows unchanged in a cell of a table."""
+  """Escapes a text so that Markdown shows it unchanged in a table cell."""
   return _escape_markup(text).replace("|", r"\|")
 
 

@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the difference between the same systems for each seed."""
+    """Returns the difference of the same two systems for each seed."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns the difference, or for a single seed that over sentences."""
+    """Returns the difference, or the one over sentences for a single seed."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -254,7 +254,7 @@ class TestSet:
 
 @dataclasses.dataclass(frozen=True)
 class Ablation:
-  """A table of a paper whose rows are compared.
+  """Ablation table of a paper, whose rows are compared.
 
   Attributes:
     others: System that is not trained -> "task split" -> BLEU in the paper.
@@ -267,7 +267,7 @@ class Ablation:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Command-line arguments that define the systems; empty from Python."""
+  """Command-line arguments that define the systems, if any."""
 
   config_file: str = ""
   overrides: tuple[str, ...] = ()
@@ -315,11 +315,11 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """The test set of the corrected tests: the mean of all, or the only one."""
+    """Test set of the corrected tests: the mean of all, or the only one."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:
-    """Returns the systems, each followed by its controls, marked True."""
+    """Returns pairs (system, is control), each system before its controls."""
     by_name = {system.name: system for system in self.systems}
     rows = []
     for system in self.systems:
@@ -340,7 +340,7 @@ class Comparison:
 def find(
   entries: Sequence[Any], system: str, metric: str, *, baseline: str = ""
 ) -> Any:
-  """Returns the first entry of a system under a metric; None without one."""
+  """Returns the first entry for a system and metric; None if there is none."""
   for entry in entries:
     if (entry.system, entry.metric) != (system, metric):
       continue

@@ -1,4 +1,4 @@
-"""The result of one run, SYSTEM/seed_N/result.json: all that a report needs.
+"""Results of one run, in SYSTEM/seed_N/result.json, as reports need them.
 
 A report is computed from these files alone, on any machine, without data and
 checkpoints. They contain no text. Scores are stored as sufficient statistics of
@@ -61,7 +61,7 @@ class PackedArray:
 
   @classmethod
   def of(cls, array: np.ndarray) -> PackedArray:
-    """Packs an array without loss, in the smallest type that holds it."""
+    """Packs an array without loss into the smallest sufficient type."""
     with np.errstate(invalid="ignore", over="ignore"):
       equal = (n for n in _DTYPES if (array.astype(n) == array).all())
       dtype = next(equal, _DTYPES[-1])
@@ -89,7 +89,7 @@ class PackedArray:
 
 @dataclasses.dataclass(frozen=True)
 class MetricStatistics:
-  """Statistics of a metric, one row for each sentence, and its signature."""
+  """Sentence statistics of one metric, and the metric's signature."""
 
   signature: str
   sentences: PackedArray
@@ -118,13 +118,13 @@ class SplitStatistics:
   metrics: dict[str, MetricStatistics]
 
   def measured(self, metric: str) -> Measured:
-    """Returns the sentence statistics of a metric that reads translations."""
+    """Returns the sentence statistics under a metric of translations."""
     stored = self.metrics[metric]
     scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:
-    """Returns the facts of each sentence, None if unknown."""
+    """Returns the value of each fact for each sentence; None if unknown."""
     return {
       name: [None if value < 0 else value for value in packed.unpacked()]
       for name, packed in self.facts.items()
@@ -237,7 +237,7 @@ def read_all(paths: Sequence[pathlib.Path]) -> list[RunResult]:
 def check_comparable(
   runs: Sequence[RunResult], baseline: RunResult, metrics: Collection[str]
 ) -> None:
-  """Checks that runs can be compared with a run of the baseline.
+  """Checks that runs are comparable with a run of the baseline.
 
   Raises:
     InputError: Other test sets or signatures; a missing metric; runs of one
@@ -294,7 +294,7 @@ def _check_test(
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-  """Describes the options that differ and affect results."""
+  """Describes the differences of options that affect results."""
   free = {name.removeprefix("config.") for name in neutral_options(Config)}
   free.add("seed")
   was, now = flat(without_removed(one)), flat(without_removed(other))

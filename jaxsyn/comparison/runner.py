@@ -43,7 +43,7 @@ class ProgressLog:
     self._streams = (self._file, stream or sys.stdout)
 
   def write(self, text: str) -> None:
-    """Writes one line."""
+    """Writes one line with the time."""
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
     for stream in self._streams:
       print(line, file=stream, flush=True)
@@ -54,7 +54,7 @@ class ProgressLog:
 
 @dataclasses.dataclass
 class JobState:
-  """Process, progress and restarts of a job.
+  """State of a job: its process, progress and restarts.
 
   Attributes:
     starts: Number of starts since the run last progressed.
@@ -77,7 +77,7 @@ class JobState:
 
 @dataclasses.dataclass(frozen=True)
 class RunnerResult:
-  """Failed runs, and the signal that stopped the runner.
+  """Runs that failed, and the signal that stopped the runner, if any.
 
   Attributes:
     signal: Name of the signal that stopped it, or "".
@@ -167,7 +167,7 @@ class JobRunner:
       )
 
   def _handle_ended(self, signals: StopSignals) -> list[TrainingJob]:
-    """Reports processes that ended, and returns the runs to be restarted."""
+    """Reports ended processes, and returns the runs to restart."""
     restarted = []
     for job, process in self._running().items():
       code, state = process.poll(), self._states[job]
@@ -213,7 +213,7 @@ class JobRunner:
         )
 
   def _report_status(self, job: TrainingJob) -> None:
-    """Writes the last output of a run that had no line for a while."""
+    """Writes the last output line of a run that has been quiet for a while."""
     state = self._states[job]
     interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
     if time.monotonic() - state.line_time < interval:
@@ -238,7 +238,7 @@ def watch_parent() -> None:
 
 
 def _environment() -> dict[str, str]:
-  """Returns the environment of this process, with this jaxsyn first."""
+  """Returns the environment for a process that imports this jaxsyn first."""
   root = str(pathlib.Path(jaxsyn.__file__).resolve().parent.parent)
   paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
   return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -260,7 +260,7 @@ def _score_text(job: TrainingJob, score: float) -> str:
 
 
 def _end_text(code: int) -> str:
-  """Describes the exit status of a process."""
+  """Describes how a process ended, given its exit status."""
   if code < 0:
     return f"its process was killed ({signal.Signals(-code).name})"
   if code == 0:

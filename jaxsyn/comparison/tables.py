@@ -192,7 +192,7 @@ def runs(results: Comparison) -> Table:
 
 
 def score_columns(results: Comparison) -> list[str]:
-  """Returns the headings of the scores: each metric of each test set."""
+  """Returns the column headings of the scores: one per test set and metric."""
   return [
     f"{split.name} {heading(metric)}"
     for split in results.splits
@@ -201,7 +201,7 @@ def score_columns(results: Comparison) -> list[str]:
 
 
 def published_tasks(results: Comparison) -> list[str]:
-  """Returns the tasks of the scores that papers published for the systems."""
+  """Returns the tasks for which papers published scores of the systems."""
   tasks = dict[str, None]()
   for system in results.systems:
     tasks.update(dict.fromkeys(system.published))
@@ -209,7 +209,7 @@ def published_tasks(results: Comparison) -> list[str]:
 
 
 def mean(summary: Summary | None) -> str:
-  """Returns "mean ± standard deviation"; "" without scores."""
+  """Formats scores as "mean ± standard deviation"; "" without scores."""
   if summary is None:
     return ""
   text = points(summary.mean, summary.metric)
@@ -219,12 +219,12 @@ def mean(summary: Summary | None) -> str:
 
 
 def points(value: float | None, metric: str, sign: str = "") -> str:
-  """Returns a value with the decimals of its metric; "" for None."""
+  """Formats a value with the number of decimals of its metric; "" for None."""
   return "" if value is None else f"{value:{sign}.{decimals(metric)}f}"
 
 
 def p_value(p: float | None) -> str:
-  """Returns a p-value with four decimals; "" for None."""
+  """Formats a p-value with four decimals; "" for None."""
   if p is None:
     return ""
   return f"{p:.4f}" if p >= 1e-4 else "<0.0001"
@@ -239,7 +239,7 @@ def mark(difference: Hierarchical | None) -> str:
 
 
 def verdict(difference: Hierarchical) -> str:
-  """Returns the verdict in words, with the margin of equivalence."""
+  """Describes a verdict in words, including the margin of equivalence."""
   if difference.verdict != "equivalent":
     return difference.verdict
   return f"equivalent within ±{difference.margin:g}"
@@ -258,7 +258,7 @@ def _equivalence_interval(difference: Hierarchical) -> str:
 
 
 def _wrong_parents(run: SeedRun) -> str:
-  """Returns the shares of wrong parents in the test sets, by side."""
+  """Returns the fraction of wrong parents in each test set, by side."""
   texts = []
   for split in run.scores:
     for side, rate in run.facts.wrong_parents.get(split, {}).items():
@@ -267,7 +267,7 @@ def _wrong_parents(run: SeedRun) -> str:
 
 
 def _best(split: TestSet, metric: str) -> str:
-  """Returns the best mean as printed; "" if all are equal."""
+  """Returns the best mean as printed, or "" if all means print the same."""
   means = [s.mean for s in split.scores if s.metric == metric]
   if len({points(value, metric) for value in means}) == 1:
     return ""

@@ -59,7 +59,7 @@ class Annotation(Choice):
   def array(
     self, parse: Parse, ids: Mapping[str, int] | None = None
   ) -> np.ndarray:
-    """Returns the annotation value of each word in a parse as an array.
+    """Returns the annotation of each word in a parse as an array.
 
     Labels become ids. All values are 0 if the parse has no CoNLL-U rows.
 

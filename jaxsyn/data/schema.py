@@ -132,7 +132,7 @@ _OF_TREES = ("word", *OF_HEADS, "relation", "parsed", "word_end")
 
 @dataclasses.dataclass(frozen=True)
 class OptionalFeatures:
-  """Features that a dataset has if their input is given to preparation.
+  """Features that a dataset has only if preparation is given their input.
 
   Attributes:
     features: Names of the features of both sides.
@@ -193,7 +193,7 @@ def side_of(name: str) -> str:
 
 
 def features(manifest: Manifest) -> dict[str, Feature]:
-  """Returns the specifications of the stored features of a dataset, by name.
+  """Returns a dict from name to specification of a dataset's stored features.
 
   Args:
     manifest: Manifest with "sides", which lists the sides with trees, and maybe
@@ -216,7 +216,7 @@ def features(manifest: Manifest) -> dict[str, Feature]:
 def features_for(
   manifest: Manifest, required: Collection[str]
 ) -> tuple[str, ...]:
-  """Returns the names of the features that a system's batches need, in order.
+  """Returns the names of all features needed in a system's batches.
 
   Args:
     manifest: Manifest of the dataset.
@@ -245,7 +245,7 @@ def features_for(
 
 
 def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
-  """Returns the error text for features that a dataset lacks."""
+  """Returns an error message about features that a dataset lacks."""
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
   sides = {side_of(name) for name in lacking if name not in LINKED}
   if sides - set(manifest["sides"]):
@@ -273,7 +273,7 @@ def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
 
 
 def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
-  """Returns the labels of a feature's values in the order of their ids.
+  """Returns the labels of a feature in the order of their ids.
 
   The first label has id 1. A feature whose values are numbers has none: ().
 
@@ -292,7 +292,7 @@ def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
 
 
 def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
-  """Returns pairs of annotation name and number of labels for a side's words.
+  """Returns (annotation, number of labels) for each annotation of a side.
 
   The number is 0 for open annotations that the dataset lacks.
   """

@@ -28,7 +28,7 @@ class Beam(DecodingStrategy):
   """Beam search: the N best hypotheses at each step."""
 
   def advance(self, decoding: Decoding, search: Search) -> Next:
-    """Runs one decoder step; subclasses may modify the logits that it returns."""
+    """Runs a decoder step; subclasses may modify the resulting logits."""
     return decoding.advance(search)
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
@@ -72,7 +72,7 @@ class Continuations:
 
 @struct.dataclass
 class SelectedBeams:
-  """Hypotheses that a step of beam search selects, and their predecessors.
+  """Hypotheses selected by a step of beam search, with their predecessors.
 
   Attributes:
     from_BN: Index of the continuation that each open hypothesis is.
@@ -91,7 +91,7 @@ class SelectedBeams:
 def select_beams(
   search: Search, best: Continuations, decode: Decode, open_B: Array
 ) -> SelectedBeams:
-  """Selects the first N continuations that do not end, and the best finished.
+  """Selects the first N continuations without EOS, and the best finished ones.
 
   Args:
     search: Search before the step, with N finished hypotheses of any value.
@@ -138,7 +138,7 @@ def select_beams(
 
 
 def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
-  """Returns the N best hypotheses of two sets; ties go to the older set."""
+  """Returns the N best hypotheses of two sets; the older set wins ties."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
   score_BN, index_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(

@@ -178,6 +178,6 @@ class Diverse(DecodingStrategy):
 
 
 def _interleave(*groups: Array) -> Array:
-  """Joins arrays (B, L, ...): the first entry of each, then the second, ..."""
+  """Interleaves the entries of arrays (B, L, ...) along axis 1."""
   x = jnp.stack(groups, 2)
   return x.reshape(x.shape[0], -1, *x.shape[3:])

@@ -31,7 +31,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
-  """The methods of `EncoderDecoder` that decoding uses, for several models.
+  """Several models behind the methods of `EncoderDecoder` that decoding uses.
 
   The parameters are {"members_0": parameters of the first member, ...}.
 
@@ -81,7 +81,7 @@ class Ensemble(nn.Module):
     return self._each("reorder", cache, [beam_BN] * len(self.members))
 
   def average(self, logits: Sequence[Array]) -> Array:
-    """Returns the weighted mean of the members' log probabilities, (..., V).
+    """Returns the weighted average (..., V) of the members' log probabilities.
 
     Symbols that only some members have (those of auxiliary tasks) are dropped.
     """

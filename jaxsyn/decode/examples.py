@@ -1,4 +1,4 @@
-"""Batches of source sentences on the host; for an ensemble, one per member."""
+"""Batches of source sentences on the host, one per member of an ensemble."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Batches = Batch | tuple[Batch, ...]
 
 
 class Batcher:
-  """Function that makes batches of examples."""
+  """Function that makes padded batches of source sentences."""
 
   def __init__(
     self,
@@ -43,11 +43,11 @@ class Batcher:
     ]
 
   def subwords(self, example: Example) -> int:
-    """Returns the number of source subwords, with EOS; the largest of members."""
+    """Returns the source length with EOS, as the maximum over the members."""
     return max(len(arrays["source_id"]) for arrays in _members(example))
 
   def words(self, example: Example) -> int:
-    """Returns the number of source words; 0 if no feature depends on words."""
+    """Returns the number of source words; 0 if no feature is read by word."""
     return max(
       words_of(arrays, features)
       for arrays, features in zip(_members(example), self._features)
@@ -56,7 +56,7 @@ class Batcher:
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
-    """Returns the batch of at most `rows` examples, padded to these sizes."""
+    """Returns a batch of at most `rows` examples, padded to given sizes."""
     batches = [
       apply_batch_transform(
         pad(

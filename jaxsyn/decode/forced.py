@@ -30,7 +30,7 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Function of given translations, applied in batches of few static sizes."""
+  """Function of given translations, computed in batches of few static sizes."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Initializes the function; model parameters are passed to each call.
@@ -45,7 +45,7 @@ class ForcedPass:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Number of programs that are compiled, and that are needed."""
+    """Numbers of compiled programs and of needed programs, as a pair."""
     return self._counter.programs
 
   def __call__(
@@ -104,7 +104,7 @@ class Forced(ForcedPass):
 
 @dataclasses.dataclass(frozen=True)
 class Scored:
-  """Log probability of a given translation.
+  """Log probability of a given translation, by subword and in total.
 
   Attributes:
     subwords: Pieces of the vocabulary, EOS last.
@@ -120,7 +120,7 @@ class Scored:
 
 
 def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
-  """Adds target subwords to a batch, or to that of each member."""
+  """Adds target subwords to a batch, or to each member's batch."""
   if isinstance(batch, tuple):
     return tuple(_with_targets(member_batch, id_BT) for member_batch in batch)
   return {**batch, "target_id_BT": id_BT}

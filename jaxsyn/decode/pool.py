@@ -35,7 +35,7 @@ CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
 class Pool:
-  """Decoding of sentences of similar length, with continuous batching."""
+  """Pool that decodes sentences of similar length by continuous batching."""
 
   def __init__(
     self,
@@ -73,7 +73,7 @@ class Pool:
     self._filled = STEPS  # cache length needed until the next check
 
   def __call__(self) -> Iterator[tuple[int, Hypotheses]]:
-    """Yields the index and the hypotheses of each sentence when it is finished."""
+    """Yields each sentence's index and hypotheses as soon as it is finished."""
     self._cancel_unwanted()
     while self._to_encode or self._waiting or self._occupied():
       self._resize()
@@ -96,11 +96,11 @@ class Pool:
     ]
 
   def _occupied(self) -> list[tuple[int, int]]:
-    """Returns the occupied slots, and the indices of their sentences."""
+    """Returns pairs (slot, sentence index) of all occupied slots."""
     return [(s, i) for s, i in enumerate(self._slots) if i is not None]
 
   def _resize(self) -> None:
-    """Grows a full cache, and shrinks the pool when few sentences are left."""
+    """Enlarges a full cache; shrinks the pool if few sentences are left."""
     old, occupied = self._size, self._occupied()
     unfinished = len(occupied) + len(self._waiting) + len(self._to_encode)
     slots, cache_length = old.slots, old.cache_length
@@ -131,7 +131,7 @@ class Pool:
     )
 
   def _advance(self) -> None:
-    """Fills free slots, and searches until there are free slots again."""
+    """Fills the free slots, and searches until slots are free again."""
     size = self._size
     if not self._waiting and self._to_encode:
       self._encode_more()
@@ -163,7 +163,7 @@ class Pool:
     )
 
   def _finished(self) -> Iterator[tuple[int, Hypotheses]]:
-    """Frees the slots of finished sentences, and yields their hypotheses."""
+    """Frees slots of finished sentences and yields (index, hypotheses)."""
     open_B, position_B = jax.device_get(
       (self._search.open_B, self._search.position_B)
     )

@@ -1,4 +1,4 @@
-"""Prefixes: text that a translation must begin with, to the character.
+"""Enforces prefixes: text that a translation must begin with.
 
 A prefix is compiled to a small automaton over subwords. Its complete words, which
 are followed by a blank, are split into subwords as the vocabulary does. The rest,
@@ -39,7 +39,7 @@ from jaxsyn.models.contract import gather_beams
 
 @dataclasses.dataclass(frozen=True)
 class State:
-  """A state of a prefix automaton: the subwords that may come next.
+  """State of a prefix automaton: the subwords that may come next.
 
   Attributes:
     first, stop: Range of the sorted pieces that complete the prefix.
@@ -56,7 +56,7 @@ Automaton = tuple[State, ...]
 
 
 class PrefixCompiler:
-  """Compiler of prefixes for one vocabulary."""
+  """Function that compiles prefixes into automata over one vocabulary."""
 
   def __init__(self, vocabulary: Vocabulary):
     self._vocabulary = vocabulary
@@ -74,7 +74,7 @@ class PrefixCompiler:
     return rank_V
 
   def __call__(self, text: str) -> Automaton:
-    """Returns the automaton of a prefix; () for an empty one.
+    """Returns the automaton of a prefix; () for an empty prefix.
 
     Raises:
       InputError: The prefix cannot be written with the vocabulary.
@@ -133,7 +133,7 @@ class Prefix:
   state_BN: Array
 
   def mask(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
-    """Returns the logits with NEG_INF for subwords that are not allowed.
+    """Returns the logits with NEG_INF at subwords that are not allowed.
 
     Args:
       logits_BNV: Logits of the subwords, and of symbols with larger ids.
@@ -155,7 +155,7 @@ class Prefix:
     return jnp.where(allowed_BNV, logits_BNV, NEG_INF)
 
   def append(self, beam_BN: Array, last_BN: Array) -> Prefix:
-    """Returns the states of new hypotheses.
+    """Returns the automaton states after a subword is added to hypotheses.
 
     Args:
       beam_BN: Hypothesis that each new one extends.

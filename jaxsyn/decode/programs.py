@@ -34,7 +34,7 @@ SMALL = 64  # hypotheses
 
 @dataclasses.dataclass(frozen=True)
 class PoolSize:
-  """Static sizes of a pool.
+  """Static sizes of a pool, for which its programs are compiled.
 
   Attributes:
     source: Padded number of source subwords.
@@ -103,7 +103,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Adds the first two programs of a pool to the needed ones.
+    """Counts the first two programs of a pool as needed.
 
     The device None is that of the parameters.
     """
@@ -115,13 +115,13 @@ class DecodingPrograms:
     }
 
   def forget_uncompiled(self) -> None:
-    """Stops counting needed programs that were not compiled."""
+    """Removes programs that were not compiled from the needed ones."""
     self._needed.intersection_update(list(self._programs))
 
   def encode(
     self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
-    """Encodes sentences and searches their first subwords."""
+    """Encodes sentences and starts their searches with the first subword."""
     return self._encode_program(size, params, batch, request)(
       params, batch, request
     )
@@ -160,7 +160,7 @@ class DecodingPrograms:
     return self._search_program(size, *arguments)(*arguments)
 
   def empty(self, size: PoolSize, params: Any) -> Search:
-    """Returns the search state of a pool without sentences."""
+    """Returns the search state of an empty pool."""
     device = _device(params)
     return jax.tree.map(
       lambda x: jnp.zeros(x.shape, x.dtype, device=device),
@@ -175,7 +175,7 @@ class DecodingPrograms:
     search: Search,
     slot_B: np.ndarray,
   ) -> Search:
-    """Moves a search to a pool of another size, for all its open sentences.
+    """Moves the open sentences of a search to a pool of another size.
 
     `slot_B` is the old slot of each new slot; `old.slots` or more for none.
     """
@@ -193,7 +193,7 @@ class DecodingPrograms:
     return program(search, slot_B)
 
   def compile(self, size: PoolSize, params: Any) -> tuple[Any, Any]:
-    """Compiles and returns the programs `encode` and `search` of a size.
+    """Compiles and returns the programs for `encode` and `search`.
 
     Shapes of the parameters suffice.
     """
@@ -214,7 +214,7 @@ class DecodingPrograms:
     )
 
   def cache_grows(self, size: PoolSize, params: Any) -> bool:
-    """Returns whether the decoder cache grows with its length; a GRU's does not."""
+    """Returns whether the decoder cache grows with the output length."""
     if self._cache_grows is None:
       small, large = (
         self._shapes(
@@ -291,7 +291,7 @@ class DecodingPrograms:
     return jax.lax.while_loop(is_running, steps, search)
 
   def _shapes(self, size: PoolSize, params: Any) -> Any:
-    """Returns the shapes of a search of a size."""
+    """Returns the array shapes of the search state for a pool size."""
     if size not in self._search_shapes:
       encode = functools.partial(self._encode, size)
       rows = jax.eval_shape(encode, params, *self._padding_batch(size))
@@ -345,7 +345,7 @@ class DecodingPrograms:
 def cache_sizes(
   programs: DecodingPrograms, size: PoolSize, params: Any
 ) -> Iterator[PoolSize]:
-  """Yields the sizes of a pool while its cache grows from its initial length."""
+  """Yields the sizes of a pool as its decoder cache grows to full length."""
   length = size.cache_length
   if not programs.cache_grows(size, params):
     length = size.length
@@ -361,13 +361,13 @@ def _encode_size(size: PoolSize) -> PoolSize:
 
 
 def _device(tree: Any) -> jax.Device:
-  """Returns the device of the first array, or shape, of a pytree."""
+  """Returns the device of the first array (or array shape) in a pytree."""
   sharding = getattr(jax.tree.leaves(tree)[0], "sharding", None)
   return next(iter(sharding.device_set)) if sharding else jax.local_devices()[0]
 
 
 def _resize(x: Array, shape: tuple[int, ...]) -> Array:
-  """Cuts axes after the first at their end, or pads them with zeros."""
+  """Truncates or zero-pads all axes except the first to a given shape."""
   x = x[:, *(slice(size) for size in shape[1:])]
   padding = [(0, size - old) for size, old in zip(shape[1:], x.shape[1:])]
   return jnp.pad(x, [(0, 0), *padding])

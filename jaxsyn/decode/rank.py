@@ -49,7 +49,7 @@ class LengthPenalty:
 
 
 def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
-  """Returns log probabilities of hypotheses divided by the length penalty.
+  """Returns the log probabilities of hypotheses divided by length penalties.
 
   Lengths are in subwords, EOS included.
   """
@@ -58,7 +58,7 @@ def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
 
 
 def score_on_host(log_p: float, length: int, decode: LengthPenalty) -> float:
-  """Returns the score of one hypothesis, computed in Python."""
+  """Returns the score of one hypothesis as a Python number."""
   penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
   return float(log_p / penalty(float(length), decode.alpha))
 
@@ -70,7 +70,7 @@ def continuations(
   at_limit_B: Array,
   count: int,
 ) -> tuple[Array, Array, Array]:
-  """Returns the best continuations of each sentence by one subword.
+  """Returns the best one-subword continuations of each sentence's hypotheses.
 
   PAD and BOS are never produced; at the limit of a sentence only EOS is. Log
   probabilities are over the whole vocabulary, as in training. Ties go to the

@@ -25,11 +25,11 @@ _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep."
 
 
 class TooLarge(InputError):
-  """Error of a field that exceeds its limit."""
+  """Error for a field that exceeds a size limit."""
 
 
 class MalformedTree(InputError):
-  """Error of CoNLL-U that is not one sentence, or not a tree."""
+  """Error for CoNLL-U that is not exactly one sentence with a valid tree."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Request:
 
 
 def request(source: Source | Request) -> Request:
-  """Wraps a source in a request without a prefix; requests stay as they are."""
+  """Wraps a source in a request without a prefix; keeps requests unchanged."""
   return source if isinstance(source, Request) else Request(source)
 
 
@@ -83,7 +83,7 @@ def parse_json(text: str, name: str) -> Any:
 
 
 def from_json(line: str) -> Request:
-  """Parses a request from a line of JSON; an empty line is an empty sentence.
+  """Parses a request from a line of JSON; empty lines are empty sentences.
 
   The length of the sentence is not limited: a long one is truncated later.
 
@@ -101,7 +101,7 @@ def from_object(
   max_characters: int = MAX_CHARACTERS,
   max_source: float = MAX_CHARACTERS,
 ) -> Request:
-  """Returns the request of a JSON value.
+  """Converts a parsed JSON value to a request.
 
   Args:
     value: Value returned by `parse_json`.
@@ -143,7 +143,7 @@ def from_object(
 def sentence(
   value: Any, field: str, max_characters: float = MAX_CHARACTERS
 ) -> str:
-  """Returns the value of a field after checking that it is a string of one line.
+  """Returns the value of a field after checking that it is a one-line string.
 
   Args:
     value: Value of the field.
@@ -172,7 +172,7 @@ def sentence(
 def check_tree(
   parse: Parse, field: str, max_characters: float = MAX_CHARACTERS
 ) -> None:
-  """Raises TooLarge if a tree has too many characters, or too many words."""
+  """Raises TooLarge if a tree has too many characters or words."""
   size, unit = max(
     (len(parse.text), "characters"), (len(parse.head_W), "words")
   )
@@ -184,13 +184,13 @@ def check_tree(
 
 
 def wrong_type(field: str, expected: str, value: Any) -> InputError:
-  """Returns the error for a field of another type than expected."""
+  """Returns an error for a field whose type differs from the expected one."""
   shown = json.dumps(value, ensure_ascii=False)[:80]
   return InputError(f"{field!r} must be {expected}, got {shown}.")
 
 
 class _Fault(Exception):
-  """Error in JSON, whose message continues a subject such as "the body"."""
+  """Error in JSON, worded as the predicate of a subject such as "the body"."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_strings(value: Any, field: str, levels: int) -> None:
-  """Checks all strings, names included, and the depth of nesting.
+  """Checks all strings, names included, and the nesting depth.
 
   Args:
     value: Value of JSON.
@@ -252,7 +252,7 @@ def _check_string(value: str, where: str) -> None:
 
 
 def _tree(value: Any, field: str, max_characters: float) -> Parse:
-  """Returns the one sentence of CoNLL-U."""
+  """Parses CoNLL-U text that must contain exactly one sentence."""
   if not isinstance(value, str):
     raise wrong_type(field, "a string", value)
   try:

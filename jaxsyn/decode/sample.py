@@ -111,7 +111,7 @@ class Sample(DecodingStrategy):
     )
 
   def restrict(self, log_p_BNV: Array) -> Array:
-    """Returns the logits to sample from, NEG_INF for excluded subwords."""
+    """Returns the logits to sample from, with NEG_INF at excluded subwords."""
     token_V = jnp.arange(log_p_BNV.shape[-1])
     allowed_V = (token_V != PAD) & (token_V != BOS)
     logits_BNV = jnp.where(allowed_V, log_p_BNV, NEG_INF) / self.temperature
@@ -132,7 +132,7 @@ class Sample(DecodingStrategy):
     return logits_BNV
 
   def _gumbel_noise(self, search: Search, logits_BNV: Array) -> Array:
-    """Returns noise (BNV): argmax(logits + noise) is a sample of softmax."""
+    """Returns Gumbel noise; argmax(logits + noise) then samples a softmax."""
     V, dtype = logits_BNV.shape[-1], logits_BNV.dtype
     sample_N = jnp.arange(search.ended.score_BN.shape[1])
     # A fixed generator: JAX's default may differ between devices.

@@ -1,4 +1,4 @@
-"""The state of the searches of a batch, and the decoder steps that change it."""
+"""Search state of a batch, and the decoder steps that update it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jaxsyn.models.contract import EncoderDecoder, sentence_features
 
 @struct.dataclass
 class DecodeRequest:
-  """Limits and prefixes of the outputs of a batch.
+  """Output limits and prefixes of the sentences in a batch.
 
   Attributes:
     limit_B: Maximum output length in subwords, EOS included, from 1 to the
@@ -53,7 +53,7 @@ class Hypotheses:
 
 @struct.dataclass
 class Search:
-  """The state of the searches of several sentences.
+  """State of the searches for several sentences.
 
   The first axis of every array is the sentence, and no sentence depends on
   another, so that a finished one can be replaced at any step (continuous
@@ -87,13 +87,13 @@ class Search:
 
   @property
   def at_limit_B(self) -> Array:
-    """Sentences whose next subword is the last that their limit allows."""
+    """Whether each sentence's next subword is the last one it may have."""
     return self.position_B == self.limit_B - 1
 
 
 @struct.dataclass
 class Next:
-  """Distributions of the next subword of the open hypotheses.
+  """Distributions over the next subword of the open hypotheses.
 
   Attributes:
     logits_BNV: Logits in float32; NEG_INF where a prefix forbids the subword.
@@ -108,7 +108,7 @@ class Next:
 
 
 class Decoding:
-  """A model with its parameters, and the steps of a search with it."""
+  """Model with its parameters, and the decoder steps of a search."""
 
   def __init__(
     self,
@@ -136,7 +136,7 @@ class Decoding:
     cache_length: int,
     strategy_state: Any = None,
   ) -> Search:
-    """Encodes sentences and returns their searches before the first subword.
+    """Encodes sentences and returns their search state before any subword.
 
     Each search begins with one hypothesis, so that the first step costs 1/N of
     a later one.
@@ -204,7 +204,7 @@ class Decoding:
     token_BN: Array,
     **changes: Any,
   ) -> Search:
-    """Returns the search with new open hypotheses.
+    """Returns the search state with the new open hypotheses.
 
     Args:
       search: Search before the step.

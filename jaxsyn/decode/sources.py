@@ -40,7 +40,7 @@ ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """A source sentence, and the part of it that fits into the maximum length.
+  """Source sentence, with the part of it that fits into the maximum length.
 
   Attributes:
     text: Complete text, normalized like the training text.
@@ -79,7 +79,7 @@ class SourceReader:
     tag: int | None = None,
     parser: str | os.PathLike[str] = "",
   ):
-    """Initializes the reader; the parser is opened at its first use.
+    """Initializes the reader; the parser is opened when it is first used.
 
     Args:
       folder: Run directory, for messages and the copy of the parser.
@@ -118,7 +118,7 @@ class SourceReader:
 
   @property
   def parser(self) -> Parser:
-    """The parser of the run, opened at its first use.
+    """The parser of the run, opened when it is first used.
 
     Raises:
       InputError: There is no parser, or it is not the run's.
@@ -136,11 +136,11 @@ class SourceReader:
     return self._parser
 
   def parse(self, line: str) -> Parse:
-    """Returns the tree of a raw line; raises InputError like `parser`."""
+    """Parses a raw line; raises InputError if the parser cannot be opened."""
     return self.parser(line)
 
   def fit(self, source: Source) -> Fitted:
-    """Normalizes a raw line or a parse, and cuts it if it is too long."""
+    """Normalizes a raw line or a parse, and truncates it if it is too long."""
     full_text = source if isinstance(source, str) else source.text
     pieces = self.vocabularies[0].encode(full_text)
     is_cut = len(pieces.id) >= self.longest
@@ -149,13 +149,13 @@ class SourceReader:
     return Fitted(full_text, pieces, source, is_cut)
 
   def example(self, source: Source) -> dict[str, Any]:
-    """Returns the input arrays of one sentence, `Fitted.read`."""
+    """Returns the model's input arrays for one sentence (`Fitted.read`)."""
     return self.encode([source], {})[0]
 
   def encode(
     self, sources: Sequence[Source], parses: Parses
   ) -> list[dict[str, Any]]:
-    """Returns the input arrays of the model for each sentence.
+    """Returns the model's input arrays for each sentence.
 
     Args:
       sources: `Fitted.read` of each source.
@@ -216,7 +216,7 @@ class SessionReader:
 
   @property
   def tree(self) -> str:
-    """Tree of the first run that reads one; "none" if no run does."""
+    """Type of tree that the first run with trees reads; "none" without one."""
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 
@@ -226,11 +226,11 @@ class SessionReader:
     return any(reader.has_parser for reader in self.readers)
 
   def fit(self, source: Source) -> Fitted:
-    """Normalizes and cuts a source sentence for the first run."""
+    """Normalizes and truncates a source sentence for the first run."""
     return self.readers[0].fit(source)
 
   def tree_of(self, line: str) -> Parse:
-    """Parses a raw line with the first available parser; raises InputError."""
+    """Parses a raw line with the first available parser."""
     reader = self._first_with_parser
     return reader.parse(reader.fit(line).text)
 
@@ -239,14 +239,14 @@ class SessionReader:
     _ = self._first_with_parser.parser
 
   def opened(self) -> SessionReader:
-    """Opens the parsers of runs that read trees, and returns this reader."""
+    """Opens the parsers of all runs that read trees; returns this reader."""
     for reader in self.readers:
       if reader.tree != "none":
         _ = reader.parser
     return self
 
   def read_all(self, sources: Sequence[Source]) -> list[ReadSource]:
-    """Returns the example of each source, and whether it was cut.
+    """Returns the example of each source, and whether it was truncated.
 
     Raises:
       InputError: There is no parser, or it is not the run's.
@@ -263,7 +263,7 @@ class SessionReader:
     return list(zip(zip(*columns), is_cut, strict=True))
 
   def read_async(self, sources: Sequence[Source]) -> Future[list[ReadSource]]:
-    """Starts `read_all`, and returns its future.
+    """Starts `read_all`, and returns a future for its result.
 
     More than FEW raw lines are parsed by worker processes, one per core, which
     run until `close`. Smaller blocks are read before this returns.

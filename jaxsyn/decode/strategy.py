@@ -19,19 +19,19 @@ class DecodingStrategy(Choice):
   """Base class of decoding strategies."""
 
   def hypotheses(self, decode: Decode) -> int:
-    """Returns the number N of hypotheses of a sentence."""
+    """Returns the number N of hypotheses per sentence."""
     return decode.beam
 
   def batch_size(self, decode: Decode) -> int:
-    """Returns the number of sentences that are searched together."""
+    """Returns the number of sentences that are searched at once."""
     return decode.sentences
 
   def begin(self, request: DecodeRequest, decode: Decode) -> Any:
-    """Returns the strategy's own state: a pytree of arrays (B, ...), or None."""
+    """Returns the strategy's initial state: a pytree (B, ...), or None."""
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    """Returns the search state after one more subword for every open sentence.
+    """Extends every open sentence by one subword; returns the new state.
 
     There is one hypothesis before the first subword, and N afterwards.
     """

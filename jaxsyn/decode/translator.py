@@ -1,4 +1,4 @@
-"""Translation of many examples: grouped by length, in few static sizes."""
+"""Translates many examples, grouped by length into a few static sizes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def ignore_progress(count: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Translation:
-  """One hypothesis.
+  """Translation hypothesis: text, score, subwords and word alignment.
 
   Attributes:
     text: Detokenized text.
@@ -78,7 +78,7 @@ EMPTY_TRANSLATION = Translation("", score=0.0, log_p=0.0, ids=())
 
 @dataclasses.dataclass(frozen=True)
 class OutputRequest:
-  """Index and prefix of one translation.
+  """Index and required prefix of one requested translation.
 
   Attributes:
     index: Index of the sentence in the input, on which samples depend.
@@ -90,13 +90,13 @@ class OutputRequest:
 
   @property
   def positions(self) -> int:
-    """Output positions that the prefix can need, EOS included."""
+    """Maximum number of output positions of the prefix, EOS included."""
     return len(self.prefix) + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-  """Indices of examples that one pool translates, and its device."""
+  """Examples, given by their indices, that one pool translates on a device."""
 
   size: PoolSize
   indices: list[int]
@@ -104,7 +104,7 @@ class _Job:
 
 
 class Translator:
-  """A function that translates examples, compiled at the first use of a size.
+  """Function that translates examples, compiling programs for sizes on demand.
 
   Each device searches its own sentences with a copy of the parameters, without
   synchronization: sentences are independent.
@@ -165,7 +165,7 @@ class Translator:
     return self.compilations, self._programs.needed
 
   def note(self) -> str:
-    """Returns the progress of compilation; "" if all programs are compiled."""
+    """Returns the progress of compilation as text; "" once it is complete."""
     return progress.compiling(self.programs)
 
   def subwords(self, example: Example) -> int:
@@ -180,7 +180,7 @@ class Translator:
     on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
-    """Returns the n-best translations of each example, in the order given.
+    """Returns the n-best translations of each example, in the given order.
 
     Args:
       params: Parameters of the model.
@@ -253,7 +253,7 @@ class Translator:
         executor.shutdown(cancel_futures=True)
 
   def _params_on(self, params: Any, device: jax.Device | None) -> Any:
-    """Returns the parameters on a device; copies are kept for the next call."""
+    """Returns the parameters on a device; keeps the copy for later calls."""
     if device is None:
       return params
     # Compares the arrays: the caller may have replaced them in the same tree.
@@ -267,7 +267,7 @@ class Translator:
     return self._params_copies[device]
 
   def forget_params(self) -> None:
-    """Frees the copies of the parameters."""
+    """Frees the parameter copies that `_params_on` keeps on devices."""
     self._params_leaves, self._params_copies = [], {}
 
   def sizes(self, examples: Sequence[Example]) -> set[PoolSize]:
@@ -298,7 +298,7 @@ class Translator:
   def _jobs(
     self, examples: Sequence[Example], requests: Sequence[OutputRequest] = ()
   ) -> Iterator[_Job]:
-    """Groups examples of similar length, and divides groups among devices."""
+    """Groups examples of similar length, and assigns the groups to devices."""
     requests = requests or [OutputRequest()] * len(examples)
     groups: dict[tuple[int, bool], list[int]] = collections.defaultdict(list)
     lengths = [self._batcher.subwords(example) for example in examples]
@@ -386,7 +386,7 @@ class Translator:
     return batch, DecodeRequest(limit_B, index_B, prefix)
 
   def _limit(self, subwords: int, request: OutputRequest) -> int:
-    """Returns the maximum output length, which has room for the prefix."""
+    """Returns the maximum output length, with room for the prefix."""
     limit = max_output_length(self._config, subwords)
     if not request.prefix:
       return limit
@@ -394,7 +394,7 @@ class Translator:
 
 
 def _on_device(device: jax.Device, x: Any) -> jax.Array:
-  """Returns an array on a device, without a copy if the device has all of it."""
+  """Places an array on a device without copying data that is already there."""
   if isinstance(x, jax.Array) and x.is_fully_replicated:
     for shard in x.addressable_shards:
       if shard.device == device:

@@ -1,4 +1,4 @@
-"""Format "ctranslate2": a model for CTranslate2, which translates without Python.
+"""Export format "ctranslate2": a model that runs without Python.
 
 CTranslate2 supports pre-norm and post-norm Transformers without modifiers that are
 active in translation. In addition to its own files, the folder has the SentencePiece
@@ -36,7 +36,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
-  """Fills a new folder and returns messages for the user.
+  """Writes the model into a new folder; returns messages for the user.
 
   Raises:
     InputError: CTranslate2 does not support the model, or is not installed.
@@ -112,7 +112,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
 
 
 def _unsupported(model: ExportedModel) -> str:
-  """Returns why CTranslate2 does not support a model; "" if it does."""
+  """Returns the reason why CTranslate2 cannot run a model, or ""."""
   spec, run = model.run.plan.spec, model.run
   if type(spec.architecture) is not Transformer:
     return "it is not a Transformer (config.model.family)"
@@ -130,7 +130,7 @@ def _unsupported(model: ExportedModel) -> str:
 
 
 def _fill_stack(spec: Any, arrays: Arrays, stack: str) -> None:
-  """Sets the layers of an encoder or decoder."""
+  """Copies the layers of an encoder or decoder."""
   linears = functools.partial(_fill_heads, arrays=arrays)
   for i, layer in enumerate(spec.layer):
     name = f"{stack}_{i}"
@@ -154,7 +154,7 @@ def _fill_stack(spec: Any, arrays: Arrays, stack: str) -> None:
 def _fill_heads(
   spec: Any, name: str, projections: tuple[str, ...], arrays: Arrays
 ) -> None:
-  """Sets a layer to concatenated projections to attention heads."""
+  """Copies concatenated projections to attention heads into a layer."""
   kernels = [arrays[f"{name}/{one}/kernel"] for one in projections]  # (D, H, K)
   biases = [arrays[f"{name}/{one}/bias"].ravel() for one in projections]
   spec.weight = np.concatenate([k.reshape(len(k), -1).T for k in kernels])
@@ -162,7 +162,7 @@ def _fill_heads(
 
 
 def _fill_dense(spec: Any, arrays: Arrays, name: str) -> None:
-  """Sets a dense layer; the axes of a kernel from heads are (H, K, D)."""
+  """Copies a dense layer; kernels from heads have the axes (H, K, D)."""
   kernel = arrays[f"{name}/kernel"]
   weight = kernel.reshape(-1, kernel.shape[-1]).T
   spec.weight = np.ascontiguousarray(weight)

@@ -25,7 +25,7 @@ _FILL_IN = "FILL-IN"
 
 
 def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
-  """Fills a new folder and returns messages for the user.
+  """Writes the model into a new folder; returns messages for the user.
 
   Raises:
     InputError: A file of the run is missing or corrupt.
@@ -71,7 +71,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
 
 
 def _card(model: ExportedModel, digest: str) -> str:
-  """Returns the model card.
+  """Returns the text of the model card.
 
   Args:
     model: The model.
@@ -138,7 +138,7 @@ the training, `manifest.json` the checksums of the data.
 
 
 def _trees(model: ExportedModel) -> str:
-  """Returns sentences about the trees that the model reads, and its parser."""
+  """Describes the trees that the model reads, and their parser."""
   run = model.run
   features = ", ".join(f"`{feature}`" for feature in run.source_features[1:])
   if not features:
@@ -167,7 +167,7 @@ def _score(model: ExportedModel) -> str:
 
 
 def _origin(model: ExportedModel) -> str:
-  """Returns a section about the run whose parameters training started from."""
+  """Describes the run whose parameters initialized the training."""
   folder = model.run.workdir
   path = folder / warm_start.FILE
   # An exported model does not have the file.

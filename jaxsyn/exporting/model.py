@@ -1,4 +1,4 @@
-"""The model of a run, opened for export."""
+"""Opens the model of a run for export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jaxsyn.training.checkpoint_reader import Parameters
 
 @dataclasses.dataclass(frozen=True)
 class ExportedModel:
-  """A model to export.
+  """Model to export, with its run and metadata.
 
   Attributes:
     run: Config and manifest.

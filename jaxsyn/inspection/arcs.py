@@ -24,7 +24,7 @@ STEP = 0.36  # inches between two levels of arcs
 def trees(
   seen: Sentence, heading: str = "", translation: str = ""
 ) -> dict[str, Figure]:
-  """Draws the parsed, the control's and the predicted tree of a sentence.
+  """Draws the parsed, control and predicted trees of a sentence.
 
   Args:
     seen: The sentence.
@@ -129,7 +129,7 @@ def tree(
 
 
 def _draw_arc(axes: Axes, path: Path, color: str, style: str) -> None:
-  """Draws a path with an arrow head at its end."""
+  """Draws a path that ends in an arrowhead."""
   line: dict[str, Any] = {"edgecolor": color, "linestyle": style}
   axes.add_patch(PathPatch(path, facecolor="none", linewidth=1.1, **line))
   x, y = np.asarray(path.vertices)[-1]
@@ -145,7 +145,7 @@ def _draw_label(axes: Axes, x: float, y: float, label: str, color: str) -> None:
 
 
 def _arc_path(start: float, end: float, bottom: float, top: float) -> Path:
-  """Returns the path of a rectangle with rounded corners and no bottom side.
+  """Returns the path of an arc: a rounded rectangle without its bottom side.
 
   All corners have the same radius, so that an arc never crosses one below it.
   """
@@ -172,7 +172,7 @@ def _positions(
 
 
 def _levels(arcs: Collection[Arc]) -> dict[tuple[int, int], int]:
-  """Returns the height of each arc: one above the highest arc that it spans."""
+  """Returns each arc's height, one above the highest arc that it spans."""
   level: dict[tuple[int, int], int] = {}
   for first, last, _ in sorted(arcs, key=lambda arc: arc[1] - arc[0]):
     spanned = [

@@ -33,7 +33,7 @@ LONGEST = 512  # subwords
 
 
 class AttentionSampler:
-  """Function that draws the encoder's attention in a few sentences of a split."""
+  """Function that draws the encoder's attention in sentences of a split."""
 
   def __init__(
     self,
@@ -44,7 +44,7 @@ class AttentionSampler:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Reads the sentences.
+    """Reads the sentences to draw.
 
     Args:
       plan: Plan of the run.
@@ -63,7 +63,7 @@ class AttentionSampler:
     )
 
   def __call__(self, params: Any) -> list[tuple[str, Figure]]:
-    """Returns names and figures; the parameters must be on one device."""
+    """Returns names and figures, given parameters on one device."""
     figures = []
     for i, maps in encoder_attention(self._maps, params, self._sources):
       for chosen in informative_maps(maps):
@@ -72,7 +72,7 @@ class AttentionSampler:
 
 
 def informative_maps(maps: Sequence[Map]) -> list[Map]:
-  """Returns attention of the first encoder layer with a modifier.
+  """Returns the attention maps of the first encoder layer with a modifier.
 
   Without modifiers, returns that of the first layer, and for a recurrent encoder
   cross-attention, one map for each window.

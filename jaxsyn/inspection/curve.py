@@ -1,4 +1,4 @@
-"""Learning curves drawn from the log of a run, also during training.
+"""Draws learning curves from the log of a run, also during training.
 
 shown = display(curve.picture("runs/pascal"), display_id=True)
 with curve.watched("runs/pascal", shown.update):
@@ -45,7 +45,7 @@ def picture(run: PathLike, metric: str = "bleu") -> Figure:
 def watched(
   run: PathLike, show: Callable[[Figure], object], metric: str = "bleu"
 ) -> Iterator[None]:
-  """Updates the curves every few seconds during a `with` block, and after it.
+  """Redraws the curves every few seconds during a `with` block and at its end.
 
   Args:
     run, metric: See `picture`.

@@ -57,7 +57,7 @@ def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
 
 
 class Inspector:
-  """Inspects sentences with the model of a run.
+  """Inspector of sentences with the model of a run.
 
   Attributes:
     session: Opened run.
@@ -83,7 +83,7 @@ class Inspector:
     sources: Sequence[ReadSource],
     nbests: Sequence[Sequence[Translation]] | None = None,
   ) -> Iterator[tuple[int, Sentence]]:
-    """Translates sentences and yields their indices and maps, in any order.
+    """Translates sentences; yields their indices and maps in any order.
 
     Args:
       sources: Sentences.
@@ -103,7 +103,7 @@ class Inspector:
 def encoder_attention(
   maps: MapReader, params: Any, sources: Sequence[ReadSource]
 ) -> Iterator[tuple[int, list[Map]]]:
-  """Yields indices of sentences and the pooled attention of each encoder layer.
+  """Yields sentence indices and the pooled attention of each encoder layer.
 
   This needs no translation. The sentences are in any order.
   """
@@ -115,7 +115,7 @@ def encoder_attention(
 def read_source(
   sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
-  """Parses a line and makes its arrays; returns None for a line without words.
+  """Parses a line and makes its arrays; returns None if it has no words.
 
   Args:
     sources: Reader of the run.
@@ -174,7 +174,7 @@ def _sentence(
   target: TargetUnits,
   published: Iterable[Map],
 ) -> Sentence:
-  """Pools attention to words, and sets the labels of all maps."""
+  """Pools attention to words and labels all maps."""
   units = {
     "encoder": (source.units, source.units),
     "decoder": (target.rows, target.columns),
@@ -217,7 +217,7 @@ def _pooled(attention: Map, rows: Units, columns: Units) -> Map:
 def _found_heads(
   source: ReadSource, weightings: Sequence[Map]
 ) -> tuple[int, ...] | None:
-  """Returns the parents found by the supervised head of the highest layer.
+  """Returns the parents predicted by the parsing head of the highest layer.
 
   As for the UAS of validation (`jaxsyn.training.head_losses`), the parent of a
   word is that of its last subword. A word without subwords is its own parent.

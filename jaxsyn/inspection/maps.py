@@ -43,7 +43,7 @@ BETWEEN_SUBWORDS = re.compile("B[H1]?[QST1][MST1]")
 
 @dataclasses.dataclass(frozen=True)
 class Map:
-  """A published array of one sentence, without padding.
+  """Published array of one sentence, without padding.
 
   Attributes:
     place, layer, part: See `jaxsyn.syntax.maps.Address`.
@@ -77,12 +77,12 @@ class Map:
 
   @property
   def is_one(self) -> bool:
-    """Whether all heads have the same matrix."""
+    """Whether the matrices of all heads are equal."""
     return bool((self.value_HQM == self.value_HQM[:1]).all())
 
 
 class MapReader:
-  """Function that computes attention and modifier outputs of sentences."""
+  """Function that computes attention maps and modifier outputs of sentences."""
 
   def __init__(
     self,
@@ -122,7 +122,7 @@ class MapReader:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Number of compiled programs, and of programs that are needed."""
+    """Numbers of compiled programs and of needed programs, as a pair."""
     return self._counter.programs
 
   def __call__(
@@ -174,7 +174,7 @@ class MapReader:
   def _map(
     self, address: Address, value: np.ndarray, sides: Mapping[str, int]
   ) -> Map:
-    """Returns a map from an array of one sentence and the sides' lengths."""
+    """Converts the array of one sentence to a map without padding."""
     place, layer, part = address.stack, address.layer, address.modifier
     kind = split(address.kind)[0]
     if kind.startswith("log_"):
@@ -193,7 +193,7 @@ class MapReader:
     return Map(place, layer, part, kind, heads, value_HQM, parts)
 
   def _parts(self, place: str, layer: int, head: int) -> tuple[str, ...]:
-    """Returns the names of the modifiers that are active on a head."""
+    """Returns the names of the modifiers that act on a head."""
     return tuple(
       name
       for name, _ in self._modifiers.modifiers_in_layer(place, layer)
@@ -201,7 +201,7 @@ class MapReader:
     )
 
   def _heads(self, place: str, layer: int, part: str) -> tuple[int, ...]:
-    """Returns the heads on which a modifier is active.
+    """Returns the attention heads that a modifier acts on.
 
     All heads for attention without a modifier, and at embeddings.
     """

@@ -1,4 +1,4 @@
-"""Figures of matrices in a grid: attention maps and the output of modifiers.
+"""Draws attention maps and modifier outputs as grids of matrices.
 
 Figures are created without pyplot, which needs a display and has global state.
 Save one with `figure.savefig`, or show it in a notebook. All sizes are in inches.
@@ -36,7 +36,7 @@ _FONT = "DejaVu Sans"  # part of matplotlib
 
 @dataclasses.dataclass(frozen=True)
 class Panel:
-  """One matrix of a grid: a title, labels of rows and columns, values."""
+  """One matrix of a grid, with its title and the labels of rows and columns."""
 
   title: str
   rows: Sequence[str]
@@ -45,7 +45,7 @@ class Panel:
 
 
 def panels(shown: Map) -> list[Panel]:
-  """Returns a panel per head, or one if all heads have the same weighting.
+  """Returns one panel per head, or a single one if all heads are equal.
 
   The title of an attention head names the modifiers that are active on it.
   """
@@ -156,7 +156,7 @@ def _color_scale(
 
 
 def _short(label: str) -> str:
-  """Truncates a long label, and replaces "▁", which is a heavy bar."""
+  """Truncates a long label, and replaces "▁", which looks like a heavy bar."""
   label = label.replace("▁", "_")
   return label if len(label) <= LONGEST else label[: LONGEST - 1] + "…"
 
@@ -166,7 +166,7 @@ def _label_width(labels: Iterable[str]) -> float:
 
 
 def letters(text: str) -> float:
-  """Returns the width of a text in letters of average width."""
+  """Returns the width of a text, in units of an average letter."""
   widths = {"W": 1.8, "F": 1.8}
   return sum(
     widths.get(unicodedata.east_asian_width(c), 1.0)
@@ -176,7 +176,7 @@ def letters(text: str) -> float:
 
 
 def families(texts: Iterable[str]) -> list[str]:
-  """Returns font families that together have the characters of the texts.
+  """Returns font families that together cover all characters of the texts.
 
   The default font is first, then installed fonts with missing characters. A
   character that no font has is drawn as a box.
@@ -195,7 +195,7 @@ def families(texts: Iterable[str]) -> list[str]:
 
 @functools.cache
 def _installed() -> tuple[tuple[str, str], ...]:
-  """Returns (family, file) of upright fonts of normal weight."""
+  """Returns (family, file) of installed upright fonts of normal weight."""
   fonts = {
     (entry.name, entry.fname)
     for entry in font_manager.fontManager.ttflist

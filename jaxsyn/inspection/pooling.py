@@ -23,7 +23,7 @@ END, BEGIN = SPECIAL[EOS], SPECIAL[BOS]
 
 @dataclasses.dataclass(frozen=True)
 class Units:
-  """Rows or columns of a pooled map.
+  """Units (words, EOS) that label the rows or columns of a pooled map.
 
   Attributes:
     labels: Label of each unit.
@@ -100,7 +100,7 @@ def target_units(
 
 
 def pool(weight_HQM: np.ndarray, rows: Units, columns: Units) -> np.ndarray:
-  """Returns attention between units, (H, rows, columns) in float64.
+  """Returns attention pooled from subwords to units, (H, rows, columns).
 
   A row is the mean of its subwords' rows, and a column the sum of its subwords'
   columns. A row that sums to 1 therefore still does.

@@ -27,7 +27,7 @@ SHARES = ("self", "end")  # mean weight on the word itself, and on EOS
 
 
 class Probe:
-  """Counter of attended parents, children and neighbors over sentences.
+  """Counter of how often words attend to parents, children and neighbors.
 
   Attributes:
     sentences: Number of sentences with at least two words.
@@ -48,7 +48,7 @@ class Probe:
     head_W: Sequence[int],
     size_W: Sequence[int] | np.ndarray | None = None,
   ) -> None:
-    """Counts the hits of a sentence.
+    """Adds the attention of a sentence to the counts.
 
     Args:
       attention: Pooled attention of each layer, (H, words + 1, words + 1), EOS
@@ -80,7 +80,7 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns word counts, and rates from 0 to 1 (None if there are no words)."""
+    """Returns word counts and rates from 0 to 1, None without words."""
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):
@@ -106,7 +106,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Returns 1 at the strongest other word of each word, shared among ties."""
+  """Marks the most attended other word of each word; ties share the 1."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)

@@ -56,7 +56,7 @@ summary { margin: 0.5em 0 }</style>
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-  """Output folder and probe of an inspection.
+  """Output folder of an inspection, with its probe.
 
   Attributes:
     output: Folder of the files.
@@ -192,7 +192,7 @@ def write(
 
 
 def _figure_name(shown: Map) -> str:
-  """Returns the name of a figure: modifier, kind, place and layer."""
+  """Returns a figure's file name: modifier, kind, place and layer."""
   words = [shown.part] if shown.part else []
   if shown.is_attention:
     words = ["attention", *words]
@@ -208,7 +208,7 @@ def _readable(
   skipped: Counter[str],
   bar: progress.Bar,
 ) -> Iterator[tuple[int, ReadSource]]:
-  """Yields line numbers and readable sentences; counts all others."""
+  """Yields the readable sentences with line numbers; counts skipped ones."""
   for line_number, line in enumerate(sources, start=1):
     try:
       source = inspector.read(line)
@@ -225,7 +225,7 @@ def _readable(
 
 
 def _add(probe: Probe, source: ReadSource, encoder: Sequence[Map]) -> None:
-  """Adds the attention of a sentence to the probe, if it has a tree."""
+  """Adds a sentence's attention to the probe if the sentence has a tree."""
   if source.parsed:
     size_W = np.bincount(source.units.unit_S)[:-1]  # without EOS
     probe.add(encoder, source.head_of_units(), size_W)

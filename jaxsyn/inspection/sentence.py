@@ -44,7 +44,7 @@ class ReadSource:
   example: Mapping[str, np.ndarray]
 
   def head_of_units(self) -> tuple[int, ...]:
-    """Returns the parent of each word that has a unit, as index of a unit.
+    """Returns the parent unit of each word that has a unit.
 
     A word whose parent has no unit is its own parent, like a root.
     """
@@ -91,7 +91,7 @@ def to_json(seen: Sentence, index: int) -> str:
 
 
 def fields_of(seen: Sentence, index: int) -> dict[str, Any]:
-  """Returns the fields of the JSON document.
+  """Returns the fields of a sentence's JSON document.
 
   "attention" has an entry per head (in a recurrent decoder, per window, which is
   in "parts"), "weightings" one per different matrix, with its heads.
@@ -131,7 +131,7 @@ def fields_of(seen: Sentence, index: int) -> dict[str, Any]:
 
 
 def render_json(fields: Mapping[str, Any]) -> str:
-  """Returns fields as JSON, with one line per field and per matrix."""
+  """Renders fields as JSON with one line per field and per matrix."""
   lines = []
   for name, value in fields.items():
     if name in _MATRICES:

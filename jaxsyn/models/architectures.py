@@ -1,4 +1,4 @@
-"""The registry of architectures: encoder-decoders with a common interface."""
+"""Registry of architectures: encoder-decoders with a common interface."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention, with stages that modifiers override.
+"""Multi-head attention with stages that modifiers can override.
 
 Encoder, decoder and cross-attention share this code. Variants are modifiers
 (`jaxsyn.syntax`), never branches in here.
@@ -25,21 +25,21 @@ from jaxsyn.syntax.maps import publish
 
 @functools.cache
 def _log_fallback(reason: str) -> None:
-  """Logs, once per process and reason, why cuDNN's kernel is not used."""
+  """Logs why cuDNN's kernel is not used, once per process and reason."""
   logging.warning(
     "config.model.attention=fused does not use cuDNN's kernel: %s.", reason
   )
 
 
 class Memory(NamedTuple):
-  """Keys and values of attention, BMHK; in a cache BNHTK."""
+  """Keys and values of attention (BMHK; BNHTK in a cache)."""
 
   k: Array
   v: Array
 
 
 class CrossAttentionCache(NamedTuple):
-  """Keys and values of the source, in the layout that decoding steps read.
+  """Keys and values of the source in the layout for decoding steps.
 
   In the layout of `Memory` it would be copied in every step.
   """
@@ -112,7 +112,7 @@ class Attention(nn.Module):
     return self.attend(query_BQD, memory, allowed_B1QM, features)
 
   def project_memory(self, memory_BMD: Array) -> Memory:
-    """Returns keys and values, which decoding caches."""
+    """Returns the keys and values that decoding caches."""
     return Memory(self.key(memory_BMD), self.value(memory_BMD))
 
   def attend(
@@ -122,7 +122,7 @@ class Attention(nn.Module):
     allowed_B1QM: Array,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the output of attention, out_BQD, given keys and values."""
+    """Returns the attention output (out_BQD) for given keys and values."""
     q_BQHK = self.query(query_BQD) * self.site.head_width**-0.5
     out_BQD = self.output(self.mix(q_BQHK, memory, allowed_B1QM, features))
     for name, _ in self.modifiers:
@@ -168,7 +168,7 @@ class Attention(nn.Module):
   def _fused(
     self, v_BMHK: Array, allowed_B1QM: Array, features: SentenceFeatures
   ) -> Array:
-    """Returns the mixed values by JAX's fused function; modifiers add to one bias."""
+    """Mixes values by JAX's fused attention; modifiers add to its bias."""
     q_BQHK, k_BMHK = features.query_BQHK, features.key_BMHK
     modifiers = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]

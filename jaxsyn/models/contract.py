@@ -1,4 +1,4 @@
-"""The interface of encoder-decoders, and how batches enter them.
+"""Interface of encoder-decoders, and the features of their batches.
 
 No other package depends on the kind of a model; its options are an
 `Architecture` (`jaxsyn.models.spec`).
@@ -24,7 +24,7 @@ from jaxsyn.syntax import Modifier, ModifierSpec, SentenceFeatures
 
 
 class EncoderDecoder(nn.Module):
-  """Base of encoder-decoder modules, with the embeddings and their modifiers.
+  """Base class of encoder-decoders, with embeddings and their modifiers.
 
   Training calls `encode`, `decode` and `logits`; decoding calls `encode`,
   `project_memory`, `start`, `advance` and `reorder`. Decoding reorders sentences
@@ -42,7 +42,7 @@ class EncoderDecoder(nn.Module):
   def decode(
     self, encoded: Any, input_BT: Array, target: SentenceFeatures
   ) -> Array:
-    """Returns the state of each target position given all before it, state_BTD.
+    """Returns decoder states; each position sees only earlier target subwords.
 
     Args:
       encoded: Result of `encode`.
@@ -52,18 +52,18 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def logits(self, state_BTD: Array) -> Array:
-    """Returns logits_BTV, each position from its own state only.
+    """Returns logits (BTV), where each position depends only on its own state.
 
     Training computes some positions at a time where all would not fit.
     """
     raise NotImplementedError
 
   def project_memory(self, encoded: Any) -> Any:
-    """Returns the encoded batch with the values that all decoding steps read."""
+    """Adds the values that all decoding steps read to an encoded batch."""
     raise NotImplementedError
 
   def start(self, encoded: Any, beams: int, length: int) -> Any:
-    """Returns the cache before the first step.
+    """Returns the decoder cache before the first step.
 
     Args:
       encoded: Result of `project_memory`.
@@ -75,7 +75,7 @@ class EncoderDecoder(nn.Module):
   def advance(
     self, encoded: Any, cache: Any, token_BN: Array, at: Array
   ) -> tuple[Array, Any]:
-    """Returns logits_BNV of the position after `token_BN`, and the new cache.
+    """Returns the logits (BNV) after `token_BN`, and the new cache.
 
     Args:
       encoded: Result of `project_memory`.
@@ -87,7 +87,7 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def reorder(self, cache: Any, beam_BN: Array) -> Any:
-    """Returns the cache with hypotheses replaced by those in `beam_BN`.
+    """Returns the cache with its hypotheses reordered as in `beam_BN`.
 
     This default is for arrays whose first axes are sentence and hypothesis.
     """
@@ -125,14 +125,14 @@ class EncoderDecoder(nn.Module):
     return table(id_BS)
 
   def _embed_source(self, id_BS: Array, features: SentenceFeatures) -> Array:
-    """Returns the source embeddings after their modifiers."""
+    """Returns source embeddings, changed by the embedding modifiers."""
     x_BSD = self._embed(self.source_table, id_BS)
     for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, features)
     return x_BSD
 
   def _finish_encoding(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the output of the encoder after its modifiers."""
+    """Applies the modifiers of the encoder's output."""
     for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).adapt_encoding(x_BSD, features)
     return x_BSD
@@ -140,7 +140,7 @@ class EncoderDecoder(nn.Module):
   def _with_shared_features(
     self, features: SentenceFeatures, stack: str
   ) -> SentenceFeatures:
-    """Adds the values that all layers of a stack share."""
+    """Adds the feature values that all layers of a stack share."""
     shared = {
       name: getattr(self, f"{stack}_{name}").make_shared_features(features)
       for name, _ in self.spec.modifiers.shared_modifiers(stack)
@@ -149,7 +149,7 @@ class EncoderDecoder(nn.Module):
 
 
 def gather_beams(x: Array, beam_BN: Array) -> Array:
-  """Returns the selected hypotheses of each sentence, along axis 1."""
+  """Selects hypotheses of each sentence along axis 1."""
   # By rows: 24 moves of 10 MB in a loop took 11.8 ms of processor time, and
   # 14.6 ms with `take_along_axis`.
   B, N = x.shape[:2]
@@ -193,7 +193,7 @@ def sentence_features(
 
 
 def shift_right(id_BT: Array) -> Array:
-  """Returns the decoder's input: BOS first, without the last subword."""
+  """Returns the decoder's input: BOS followed by all but the last subword."""
   first_B1 = jnp.full_like(id_BT[:, :1], BOS)
   return jnp.concatenate([first_B1, id_BT[:, :-1]], axis=1)
 
@@ -201,7 +201,7 @@ def shift_right(id_BT: Array) -> Array:
 def forward(
   model: EncoderDecoder, batch: Mapping[str, Array], *, train: bool
 ) -> Array:
-  """Returns logits_BTV of every target position given all before it.
+  """Returns next-subword logits (BTV) at all target positions.
 
   It is used as a method, `model.apply(variables, batch, train=True,
   method=forward)`, and by `init`, because it reads every parameter.
@@ -216,7 +216,7 @@ def states(
   train: bool,
   full_context: bool = False,
 ) -> Array:
-  """Returns state_BTD of every target position, the input of `logits`.
+  """Returns the decoder states (BTD) from which `logits` computes logits.
 
   Features of the target are those of the predicted subwords, except `real_BS`,
   which is that of the decoder's input. It is used as `forward` is.

@@ -36,7 +36,7 @@ from jaxsyn.syntax import (
 
 @struct.dataclass
 class GruEncoded:
-  """A batch that the recurrent model has encoded.
+  """Batch encoded by the recurrent model.
 
   Attributes:
     annotations: annotation_BSE of the encoder, then those of windows that have
@@ -96,7 +96,7 @@ class GruModel(EncoderDecoder):
     return super()._embedding_init()
 
   def _embed_target(self, id_BT: Array) -> Array:
-    """Returns the embeddings of the decoder's input; that of BOS is 0."""
+    """Returns embeddings of the decoder's input, with zeros for BOS."""
     x_BTD = self.target_table(id_BT)
     return jnp.where((id_BT == BOS)[..., None], 0, x_BTD)
 
@@ -122,7 +122,7 @@ class GruModel(EncoderDecoder):
     return dataclasses.replace(encoded, window_features=window_features)
 
   def start(self, encoded: GruEncoded, beams: int, length: int) -> DecoderState:
-    """Returns the first state, tanh(W · mean of the annotations)."""
+    """Returns the first decoder state, computed from the mean annotation."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)

@@ -41,7 +41,7 @@ class DecoderState:
 
 @struct.dataclass
 class SourceFeatures:
-  """Values of the source that all steps share.
+  """Values computed from the source that all decoding steps share.
 
   Attributes:
     annotations: annotation_BSE of each sequence of annotations.
@@ -55,7 +55,7 @@ class SourceFeatures:
 
 
 class Contexts(nn.Module):
-  """All windows of a decoder, and their alignments.
+  """Attention windows of a recurrent decoder, with their alignment layers.
 
   Windows share one alignment, except those with their own annotations.
   """
@@ -88,7 +88,7 @@ class Contexts(nn.Module):
     return [getattr(self, name) for name, _ in self.spec.architecture.windows]
 
   def sequences(self, x_BSD: Array, features: SentenceFeatures) -> list[Array]:
-    """Returns the inputs of the additional sequences of annotations.
+    """Returns the inputs of each window's own sequence of annotations.
 
     Args:
       x_BSD: Embeddings of the source.
@@ -103,7 +103,7 @@ class Contexts(nn.Module):
   def project_memory(
     self, annotations: tuple[Array, ...], features: SentenceFeatures
   ) -> SourceFeatures:
-    """Returns the values that all steps share."""
+    """Computes the source values that all decoding steps share."""
     keys = [
       align.project_memory(self.drop(annotation_BSE, train=features.train))
       for align, annotation_BSE in zip(self.alignment, annotations)
@@ -122,7 +122,7 @@ class Contexts(nn.Module):
     return SourceFeatures(annotations, tuple(keys), tuple(shared))
 
   def start(self, features: SentenceFeatures, beams: int) -> tuple[Any, ...]:
-    """Returns the states of the windows before the first step."""
+    """Returns the initial decoding state of each attention window."""
     return tuple(window.start(features, beams) for window in self._windows())
 
   def __call__(
@@ -132,7 +132,7 @@ class Contexts(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> tuple[list[Array], list[Array], tuple[Any, ...]]:
-    """Computes one step of all windows.
+    """Computes the context vectors of all windows in one decoding step.
 
     For a sentence without a tree, a window that needs one is replaced: by global
     attention in the first context, by zeros in the second.
@@ -168,13 +168,13 @@ class Contexts(nn.Module):
     return contexts, weights, tuple(states)
 
   def publish(self, weights: list[Array]) -> None:
-    """Publishes the weights of all steps, weight_BTS of each window."""
+    """Publishes the attention weights of each window at all steps."""
     for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 
 
 class Decoder(nn.Module):
-  """Two cells with contexts between them, and the read-out.
+  """Conditional GRU decoder: two cells, the contexts between, and a read-out.
 
   s' = GRU₁(y, s); c = contexts(s'); s = GRU₂(c, s');
   t = tanh(L_d s + L_w y + Σ L_c c + b), Chen et al. 2018, Eqs. 4, 8, 13, 14.
@@ -203,7 +203,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the read-out of every position given all before it, t_BTD."""
+    """Returns the read-out (BTD) at each position, given earlier subwords."""
     masks = self._masks(start.state_BNG, source, features)
 
     def step(
@@ -236,7 +236,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> tuple[Array, DecoderState]:
-    """Returns the read-out of N hypotheses, t_BND, and the state after it."""
+    """Returns the read-out (BND) of one step, and the new decoder state."""
     gates_BNZG = self.first.input(x_BND)
     state, contexts, _ = self.step(
       gates_BNZG, state, source, features, (1, 1, 1)
@@ -276,7 +276,7 @@ class Decoder(nn.Module):
   def _masks(
     self, state_BNG: Array, source: SourceFeatures, features: SentenceFeatures
   ) -> tuple[ArrayLike, ...]:
-    """Returns dropout masks of both recurrent matrices and the contexts.
+    """Returns dropout masks for both recurrent matrices and the contexts.
 
     All steps of a sentence share them (Gal & Ghahramani 2016).
     """

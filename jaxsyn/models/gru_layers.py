@@ -28,7 +28,7 @@ GATES = 3  # reset, update, candidate
 def _orthogonal_or_small(
   key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
 ) -> Array:
-  """Initializes square matrices orthogonally, all others by N(0, 0.01²)."""
+  """Initializes square matrices orthogonally, and others by N(0, 0.01²)."""
   if shape[0] == shape[1]:
     return nn.initializers.orthogonal()(key, shape, dtype)
   return nn.initializers.normal(0.01)(key, shape, dtype)
@@ -41,7 +41,7 @@ INITIALISATIONS: dict[str, Initializer] = {
 
 
 def _gatewise(initializer: Initializer) -> Initializer:
-  """Returns an initializer that treats each gate's matrix separately."""
+  """Returns an initializer that initializes each gate's matrix separately."""
 
   def initialize(
     key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
@@ -97,7 +97,7 @@ class Cell(nn.Module):
     self.recurrent = nn.DenseGeneral(size, use_bias=False, **settings)
 
   def __call__(self, x: Array, state: Array, dropped: Array) -> Array:
-    """Returns the next state, (..., G).
+    """Returns the next state (..., G).
 
     Args:
       x: Result of `input`, (..., 3, G).
@@ -112,7 +112,7 @@ class Cell(nn.Module):
 
 
 class Bidirectional(nn.Module):
-  """A bidirectional GRU; the backward one skips padding and starts at EOS.
+  """Bidirectional GRU whose backward cell skips padding and starts at EOS.
 
   Attributes:
     units: Number G of units of each direction.
@@ -169,7 +169,7 @@ class Bidirectional(nn.Module):
 
 
 class Alignment(nn.Module):
-  """Scores of a state and each annotation (Bahdanau et al. 2015, A.1.2).
+  """Alignment scores of decoder states with annotations (Bahdanau et al. 2015).
 
   e = vᵀ tanh(W s + U h + b) + c. A softmax does not depend on c, but scores that
   a window multiplies do.
@@ -187,7 +187,7 @@ class Alignment(nn.Module):
     self.score = linear(1, self.initialisation, "float32")
 
   def project_memory(self, annotation_BSE: Array) -> Array:
-    """Returns key_BSA, which all steps share."""
+    """Returns the projected annotations, which all steps share."""
     return self.key(annotation_BSE)
 
   def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:

@@ -16,7 +16,7 @@ ACTIVATIONS = {"relu": jax.nn.relu, "gelu": jax.nn.gelu}
 
 
 def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
-  """Samples a dropout mask of independent Bernoulli(1 - rate) variables.
+  """Samples a dropout mask: independent Bernoulli(1 - rate) variables.
 
   Element i is an integer hash of (key, i), with the multipliers and shifts of
   splitmix32. XLA fuses the hash into other operations, so that no random bits are
@@ -75,13 +75,13 @@ class Embedding(nn.Embed):
   """Embedding table with float32 gradients, also used as an output layer."""
 
   def __call__(self, inputs: Array) -> Array:
-    """Returns the vectors of subwords, (..., D)."""
+    """Returns the embedding vectors (..., D) of subwords."""
     # Cast after the lookup, because otherwise gradients of a frequent subword
     # are added up in bfloat16, which drops terms 256 times smaller than the sum.
     return jnp.take(self.embedding, inputs, axis=0).astype(self.dtype)
 
   def attend(self, query: Array) -> Array:
-    """Returns the logits of all subwords, (..., V)."""
+    """Returns the logits (..., V) over all subwords."""
     promoted: Any = self.promote_dtype(query, self.embedding, dtype=self.dtype)
     query, embedding = promoted
     axes = ((query.ndim - 1,), (0,)), ((), ())

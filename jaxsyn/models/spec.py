@@ -41,16 +41,16 @@ class Placement:
   )
 
   def modifiers_in(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns (name, spec) of the modifiers of a stack, in table order."""
+    """Returns (name, spec) of each modifier of a stack, in table order."""
     return getattr(self, stack)
 
   def modifiers_at_embeddings(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns the modifiers that change the embeddings of a stack."""
+    """Returns the modifiers of a stack's embeddings or output."""
     modifiers = self.modifiers_in(stack)
     return tuple((name, m) for name, m in modifiers if m.at_embeddings)
 
   def shared_modifiers(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns the modifiers whose parameters all layers of a stack share."""
+    """Returns the modifiers that all layers of a stack share."""
     modifiers = self.modifiers_in(stack)
     return tuple((name, m) for name, m in modifiers if m.is_shared)
 
@@ -83,7 +83,7 @@ class Architecture(Choice):
 
   @property
   def required_features(self) -> tuple[str, ...]:
-    """Features of the source that the architecture itself reads."""
+    """Source features that the architecture itself reads."""
     return ()
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
@@ -177,7 +177,7 @@ class ModelSpec:
 
   @property
   def architecture(self) -> Any:
-    """The `Architecture`, of the type that its module expects."""
+    """The selected `Architecture`, typed for the module that uses it."""
     return self.model.family
 
   def stack_shape(self, stack: str) -> StackShape:
@@ -190,7 +190,7 @@ class ModelSpec:
     )
 
   def attention_site(self, stack: str, layer: int) -> AttentionSite:
-    """Returns the site of an attention; layer -1 is the embeddings."""
+    """Returns the site of an attention layer; -1 stands for embeddings."""
     relations, labels = self.source_relations, self.source_labels
     if stack == "decoder":
       relations, labels = self.target_relations, self.target_labels

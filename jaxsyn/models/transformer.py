@@ -1,4 +1,4 @@
-"""The Transformer encoder-decoder (Vaswani et al. 2017), pre- or post-norm."""
+"""Transformer encoder-decoder (Vaswani et al. 2017) with pre- or post-norm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 @struct.dataclass
 class TransformerEncoded:
-  """A batch that the Transformer has encoded.
+  """Batch encoded by the Transformer.
 
   Attributes:
     memory_BSD: Output of the encoder.
@@ -43,7 +43,7 @@ class TransformerEncoded:
 
 @struct.dataclass
 class Cache:
-  """Keys and values of the outputs in each decoder layer, BNHTK."""
+  """Keys and values of previous outputs in each decoder layer (BNHTK)."""
 
   layers: tuple[Memory, ...]
 

@@ -1,4 +1,4 @@
-"""Layers of the Transformer, pre- or post-norm."""
+"""Transformer layers with pre- or post-norm."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Residual(nn.Module):
-  """Norm, dropout and residual sum around a sublayer."""
+  """Residual connection around a sublayer, with norm and dropout."""
 
   style: str  # "pre" or "post"
   dropout: float
@@ -32,7 +32,7 @@ class Residual(nn.Module):
     return self.norm(x_BSD) if self.style == "pre" else x_BSD
 
   def leave(self, x_BSD: Array, branch_BSD: Array, *, train: bool) -> Array:
-    """Returns the input of the next sublayer, given the sublayer's output."""
+    """Returns the residual sum, normalized if the style is "post"."""
     x_BSD = x_BSD + self.drop(branch_BSD, train=train)
     return self.norm(x_BSD) if self.style == "post" else x_BSD
 
@@ -80,7 +80,7 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x_BSD: Array, features: SentenceFeatures
   ) -> tuple[Array, SentenceFeatures]:
-    """Returns the output, and the features with this layer's input added."""
+    """Returns the output, and the features extended by this layer's input."""
     train, around = features.train, self.around_attention
     query_BSD = around.enter(x_BSD)
     inputs = (*features.inputs, query_BSD)
@@ -135,7 +135,7 @@ class DecoderLayer(nn.Module):
     target: SentenceFeatures,
     source: SentenceFeatures,
   ) -> tuple[Array, Memory]:
-    """Returns the output at one position of N hypotheses, and their cache.
+    """Returns the output at one position of N hypotheses, and the new cache.
 
     Args:
       x_BND: Input of the layer.

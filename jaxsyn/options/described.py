@@ -1,4 +1,4 @@
-"""Descriptions of all options, for --helpconfig, messages and the reference."""
+"""Describes config options for --helpconfig, messages and the reference."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def text(
   prefix: str = "config",
   config: ml_collections.ConfigDict | None = None,
 ) -> str:
-  """Returns the help text for all options whose dotted name has a prefix.
+  """Returns the help text of all options whose dotted names have a prefix.
 
   The complete help begins with the options that most users need. An option
   that several choices inherit is explained once.
@@ -154,7 +154,7 @@ def _entry(
 
 
 def _value_in(config: ml_collections.ConfigDict, row: OptionDescription) -> str:
-  """Returns the repr of an option's value in a config, or of its default."""
+  """Returns the repr of an option's value in a config, or else its default."""
   value: Any = config
   for name in row.name.split(".")[1:]:
     if name not in value:
@@ -177,7 +177,7 @@ def neutral_options(cls: type) -> frozenset[str]:
 
 
 def _type(hint: Any) -> str:
-  """Returns a type annotation and its bounds in words; "" for a section."""
+  """Describes a type annotation and its bounds in words; "" for a section."""
   if hint is None or dataclasses.is_dataclass(hint):
     return ""
   if typing.get_origin(hint) is Annotated:

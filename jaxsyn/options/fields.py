@@ -71,7 +71,7 @@ class Choice:
 
   @classmethod
   def fits(cls, field: str) -> bool:
-    """Returns whether the config field with this name may select the class."""
+    """Returns whether the config field named `field` may select this class."""
     return True
 
 
@@ -216,7 +216,7 @@ Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
 def _fields_of(cls: Any) -> Fields:
-  """Returns the fields and types of a section's dataclass by name, in order."""
+  """Returns the fields and types of a section's dataclass in order, by name."""
   hints = typing.get_type_hints(cls, include_extras=True)
   return {
     field.name: (field, None if metadata(field).registry else hints[field.name])
@@ -235,7 +235,7 @@ def range_of(cls: type, field: str) -> Range:
 
 
 def siblings(details: OptionMetadata) -> dict[str, type]:
-  """Returns the classes whose config sections are next to a `choice` field.
+  """Returns the classes that have config sections next to a `choice` field.
 
   Choices without options have no section.
   """
@@ -245,7 +245,7 @@ def siblings(details: OptionMetadata) -> dict[str, type]:
 
 
 def inherits(cls: type, base: type, name: str) -> bool:
-  """Returns whether a class inherits an option of a base unchanged."""
+  """Returns whether a class inherits an option unchanged from a base class."""
   if name not in fields_of(base) or not issubclass(cls, base):
     return False
   field, hint = fields_of(base)[name]
@@ -281,7 +281,7 @@ def config_dict(cls: type) -> ml_collections.ConfigDict:
 def _add_siblings(
   config: ml_collections.ConfigDict, specs: Mapping[str, type]
 ) -> None:
-  """Adds the sections of all choices of a field to a ConfigDict.
+  """Adds the config sections of all classes that a field can select.
 
   The options that a choice inherits from another one are linked to those of the
   other, so that a dataset config that sizes the Transformer also sizes an

@@ -34,7 +34,7 @@ def from_config(
   path: ConfigPath,
   mode: ValidationMode = USER_MODE,
 ) -> T:
-  """Returns a frozen dataclass with the validated options of a config section.
+  """Converts a config section to a validated instance of a dataclass.
 
   Args:
     cls: Dataclass whose annotations have types and bounds.
@@ -100,7 +100,7 @@ def _read_choices(
   path: ConfigPath,
   mode: ValidationMode,
 ) -> NamedSpecs[Any]:
-  """Returns the name and the instance of each class that a field selects."""
+  """Returns the name and an instance of each class that a field selects."""
   registry, default = metadata(field).registry, typing.cast(Any, field.default)
   assert registry is not None
   selected = config.get(field.name, {one: {} for one in default})
@@ -186,6 +186,6 @@ def _check_text(form: TextPattern | None, value: str, path: ConfigPath) -> None:
 
 
 def _shortened(value: Any) -> str:
-  """Returns the repr of a value for a message, truncated if it is long."""
+  """Returns the repr of a value, truncated for messages if it is long."""
   text = repr(value)
   return text if len(text) <= _MAX_SHOWN else text[:_MAX_SHOWN] + "…"

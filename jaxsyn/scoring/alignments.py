@@ -1,4 +1,4 @@
-"""Alignment error rate (AER) of word alignments.
+"""Computes the alignment error rate (AER) of word alignments.
 
 With A the links of a file, S the sure links of the reference and P its possible
 links (including the sure ones), all over all sentences:
@@ -27,7 +27,7 @@ Links = set[tuple[int, int]]
 
 @dataclasses.dataclass(frozen=True)
 class Agreement:
-  """Agreement of an alignment with the reference; rates from 0 to 1.
+  """Agreement of a word alignment with the reference, as rates from 0 to 1.
 
   Attributes:
     aer: Alignment error rate; lower is better.
@@ -43,7 +43,7 @@ class Agreement:
 
 
 def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
-  """Computes the alignment error rate of files of word alignments.
+  """Computes the alignment error rates of word-alignment files.
 
   Args:
     reference: File of sure links, i-j, and possible ones, i?j or ipj.

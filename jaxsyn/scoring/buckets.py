@@ -43,7 +43,7 @@ Facts = dict[str, list[float | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
-  """The buckets into which one fact divides the sentences.
+  """Buckets into which sentences are divided by one fact, such as length.
 
   Attributes:
     by: Name of the fact.
@@ -61,7 +61,7 @@ def sentence_facts(
   parses: Sequence[Parse] | None = None,
   language: str = "",
 ) -> Facts:
-  """Returns length and tree facts of each source sentence.
+  """Returns the length and the tree facts of each source sentence.
 
   With trees, length is counted in words of the trees. Otherwise words are
   separated by spaces, or, in languages without spaces, those of the default
@@ -93,7 +93,7 @@ def sentence_facts(
 
 
 def dependency_length(parse: Parse) -> float:
-  """Returns the mean distance between word and parent; 0 if no word counts."""
+  """Returns the mean distance of words to parents, excluding punctuation."""
   distances = [
     abs(word - head)
     for word, (head, relation) in enumerate(zip(parse.head_W, parse.relation_W))
@@ -115,7 +115,7 @@ def _without_subtype(relation: str) -> str:
 
 
 def check_edges(edges: Sequence[int]) -> None:
-  """Raises InputError unless the ends of length buckets ascend from 1."""
+  """Raises InputError unless the upper ends of length buckets ascend from 1."""
   if not edges or any(a >= b for a, b in zip((0, *edges), edges)):
     raise InputError(
       f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."
@@ -173,7 +173,7 @@ def _integer_labels(ends: Sequence[int], first: int) -> list[str]:
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
-  """Yields each bucket with the statistics of its sentences; {} if empty."""
+  """Yields each bucket with its sentences' statistics, or {} if it is empty."""
   for index, label in enumerate(table.labels):
     chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())

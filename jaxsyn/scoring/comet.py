@@ -1,4 +1,4 @@
-"""COMET, a metric by a trained model of source, translation and reference.
+"""COMET, a trained metric of source, translation and reference.
 
 Rei et al. 2020, "COMET: A Neural Framework for MT Evaluation" (EMNLP), and 2022,
 "COMET-22" (WMT). COMET requires NumPy 1 and JAX requires NumPy 2, so COMET has an
@@ -137,7 +137,7 @@ class CometProcess:
     self.reads_references: bool = answer["references"]
 
   def scores(self, samples: Sequence[Sample]) -> list[float]:
-    """Returns the score of each sample.
+    """Returns the COMET score of each sample.
 
     Raises:
       InputError: The process ended, or returned something other than numbers.
@@ -159,7 +159,7 @@ class CometProcess:
     return scores
 
   def _read(self, failure: str) -> Any:
-    """Reads the next answer of the process; raises InputError if it ended."""
+    """Reads the process's next answer; raises InputError if it has ended."""
     assert self._process.stdout
     line = self._process.stdout.readline()
     if not line:

@@ -54,7 +54,7 @@ class SacreBleuMetric(Metric):
     cut: Callable[[str], str] = str,
     **signature_parts: str,
   ) -> Scorer:
-    """Returns the scorer of one of sacreBLEU's metrics.
+    """Returns a scorer that uses one of sacreBLEU's metrics.
 
     Args:
       metric: sacreBLEU's metric, which has read the references.
@@ -181,7 +181,7 @@ LIKELIHOOD = "log_likelihood"
 
 
 def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
-  """Returns the statistics of the log-likelihood of a test set's references.
+  """Returns the statistics of the references' log-likelihoods.
 
   Args:
     sum_B: Sum of the log probabilities of the subwords of each reference.
@@ -195,7 +195,7 @@ def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
 def _bleu_scores(
   sum_JI: np.ndarray, *, effective_order: bool = False
 ) -> np.ndarray:
-  """Returns sacreBLEU's BLEU of each row of sums, with smoothing "exp".
+  """Returns sacreBLEU's BLEU for each row of sums, with smoothing "exp".
 
   Divides in the type of the sums, as sacreBLEU does.
 
@@ -236,7 +236,7 @@ def _bleu_scores(
 
 
 def _chrf_scores(sum_JI: np.ndarray) -> np.ndarray:
-  """Returns sacreBLEU's chrF2 of each row of sums.
+  """Returns sacreBLEU's chrF2 for each row of sums.
 
   Args:
     sum_JI: Number of n-grams of the translation, of the reference, and of both,
@@ -271,7 +271,7 @@ METRICS: Registry[Metric] = Registry(
 
 
 def heading(title: str) -> str:
-  """Returns the heading of a metric's column, with "↓" if less is better.
+  """Returns the column heading of a metric, with "↓" if lower is better.
 
   >>> heading("TER"), heading("BLEU")
   ('TER ↓', 'BLEU')
@@ -280,10 +280,10 @@ def heading(title: str) -> str:
 
 
 def decimals(title: str) -> int:
-  """Returns the number of decimals of a metric's figures, by its title."""
+  """Returns the number of decimals with which scores are printed."""
   return 4 if title == Likelihood.title else 2
 
 
 def larger_is_better(title: str) -> bool:
-  """Whether larger scores are better, by a metric's title."""
+  """Returns whether larger scores are better, by the metric's title."""
   return all(m.larger_is_better for m in METRICS.values() if m.title == title)

@@ -1,4 +1,4 @@
-"""chrF of all pairs of texts, for minimum Bayes risk decoding.
+"""Computes chrF for all pairs of texts, for minimum Bayes risk decoding.
 
 chrF2 (Popović 2015) is the F-score, with beta = 2, of the mean precision and mean
 recall of character n-grams up to 6, over the orders that both texts have, without
@@ -17,7 +17,7 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 
 def chrf(texts: Sequence[str]) -> np.ndarray:
-  """Returns score_AE, sacreBLEU's sentence chrF2 of text A with reference E."""
+  """Returns sacreBLEU's chrF2 of each text A against each reference E."""
   count, orders = len(texts), CHRF.CHAR_ORDER
   counters = [extract_all_char_ngrams(text, orders) for text in texts]
   precision_AE, recall_AE = np.zeros((2, count, count))

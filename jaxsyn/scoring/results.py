@@ -11,7 +11,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-  """Score of translations under one metric.
+  """Score of a system's translations under one metric.
 
   Attributes:
     metric: Title of a metric.
@@ -75,7 +75,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-  """A set of test sentences with a similar length or tree.
+  """Set of test sentences that have a similar length or tree.
 
   Attributes:
     by, label: For instance "source length" and "11-20".
@@ -91,7 +91,7 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredBucket(Bucket):
-  """A bucket with the scores of systems that have one translation each.
+  """Bucket with the scores of systems that have one translation each.
 
   Attributes:
     scores: System -> metric -> score; {} without sentences.

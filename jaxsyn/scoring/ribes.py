@@ -52,7 +52,7 @@ def sentence(
 
 
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
-  """Returns the reference positions of the aligned words of a hypothesis.
+  """Returns the reference positions of aligned words in a hypothesis.
 
   The positions are in the order of the hypothesis, and may be repeated.
   """
@@ -67,7 +67,7 @@ def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
 
 
 def _place(reference: str, hypothesis: str, i: int) -> int | None:
-  """Returns the reference position of the i-th word of a hypothesis."""
+  """Returns the reference position of the i-th hypothesis word, if aligned."""
   for window in range(max(i + 1, len(hypothesis) - i)):
     in_reference = False
     # Start of the n-gram, position of the word in it.
@@ -86,7 +86,7 @@ def _place(reference: str, hypothesis: str, i: int) -> int | None:
 
 
 def _once(ngram: str, text: str) -> bool:
-  """Whether an n-gram occurs in a text exactly once, counting overlaps."""
+  """Returns whether an n-gram occurs in a text exactly once."""
   first = text.find(ngram)
   return first >= 0 and text.find(ngram, first + 1) < 0
 
@@ -107,7 +107,7 @@ def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
 
 
 def _ascending(place: Sequence[int]) -> int:
-  """Returns how many pairs of numbers are in ascending order."""
+  """Returns the number of pairs of numbers in ascending order."""
   before: list[int] = []
   count = 0
   for value in place:

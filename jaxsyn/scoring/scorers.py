@@ -60,7 +60,7 @@ class References:
 
   @property
   def case(self) -> str:
-    """The signature's entry about case."""
+    """The case entry of the metric's signature."""
     return f"case:{'lc' if self.lowercase else 'mixed'}"
 
 
@@ -94,25 +94,25 @@ class Metric(Choice):
     raise NotImplementedError
 
   def score(self, sum_I: np.ndarray) -> float:
-    """Returns the score of a set of sentences, from the sum of statistics."""
+    """Returns the score of a set of sentences, given the sum of statistics."""
     return float(self.scores(sum_I[np.newaxis])[0])
 
   def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    """Returns the score of each row of sums."""
+    """Returns the score for each row of summed statistics."""
     return 100 * sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
   def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
-    """Returns the score of each sentence by itself."""
+    """Returns the score of each sentence on its own."""
     return self.scores(statistic_BI)
 
   def ranking_score(self, sum_I: np.ndarray) -> float:
-    """Returns the score by which checkpoints are ranked."""
+    """Returns the score that is used to rank checkpoints."""
     return self.score(sum_I)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scorer:
-  """A metric with its references.
+  """Metric together with the references of a test set.
 
   Attributes:
     metric: The metric.
@@ -133,7 +133,7 @@ class Scorer:
     return self.metric.title
 
   def signature(self, **resampling: int) -> str:
-    """Returns the signature, with the resampling of a significance test.
+    """Returns the signature, with the resampling settings of a test if given.
 
     >>> Scorer(Metric(), 1, "nrefs:1|case:mixed").signature(bs=1000, seed=12345)
     'nrefs:1|bs:1000|seed:12345|case:mixed'
@@ -143,7 +143,7 @@ class Scorer:
     return "|".join([first, *added, rest])
 
   def measure(self, hypotheses: Lines) -> Measured:
-    """Returns the statistics of a system's translations.
+    """Returns the sentence statistics of a system's translations.
 
     Raises:
       InputError: The number of translations differs from that of references.
@@ -165,7 +165,7 @@ def mean_of(
   cut: Callable[[str], Any],
   signature: str,
 ) -> Scorer:
-  """Returns the scorer of a mean of sentence scores from 0 to 1.
+  """Returns a scorer that averages sentence scores between 0 and 1.
 
   Args:
     metric: The metric.
@@ -185,7 +185,7 @@ def mean_of(
 
 
 def mean_statistics(score_B: np.ndarray) -> np.ndarray:
-  """Returns the statistics of a metric that is a mean of sentence scores."""
+  """Returns sentence statistics whose score is the mean of sentence scores."""
   return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
 
@@ -210,7 +210,7 @@ class Measured:
 
   @functools.cached_property
   def sentence_B(self) -> np.ndarray:
-    """The score of each sentence by itself.
+    """The score of each sentence on its own.
 
     For BLEU this is sacreBLEU's sentence BLEU (`-sl`): smoothed (exp), up to the
     longest n-gram of the sentence.
@@ -218,7 +218,7 @@ class Measured:
     return self.scorer.metric.sentence_scores(self.statistic_BI)
 
   def part(self, chosen_B: np.ndarray) -> Measured:
-    """Returns the statistics of some sentences, given a mask or indices."""
+    """Returns the statistics of the sentences that a mask or indices select."""
     return dataclasses.replace(self, statistic_BI=self.statistic_BI[chosen_B])
 
 

@@ -1,4 +1,4 @@
-"""Selection of the best checkpoint of a run (config.train.selection).
+"""Selects the best checkpoint of a run (config.train.selection).
 
 The training loop ranks checkpoints by the metric's score and then by likelihood,
 so that a model whose translations are all wrong still improves while it learns,
@@ -39,7 +39,7 @@ class Selector:
   """Function that scores translations by the metric that selects checkpoints."""
 
   def __init__(self, train: Train, references: Sequence[str]):
-    """Reads the references.
+    """Reads the references of the validation split.
 
     Args:
       train: Section of a config `with_defaults`, whose selection is of METRICS.
@@ -52,7 +52,7 @@ class Selector:
     )
 
   def __call__(self, hypotheses: Sequence[str]) -> Selected:
-    """Returns the score of one translation of each reference."""
+    """Returns the score of translations, one for each reference."""
     measured = self._scorer.measure(hypotheses)
     values: dict[str, Any] = {self._name: measured.value}
     if self._metric.of_words:
@@ -62,12 +62,12 @@ class Selector:
 
 
 def name_of(selection: str) -> str:
-  """Returns the printed name of a selection, such as "BLEU"."""
+  """Returns the name of a selecting metric as printed, such as "BLEU"."""
   return SELECTIONS[selection].title
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
-  """Returns the name of a selecting metric with tokenizer: "BLEU (13a)".
+  """Returns the name and tokenizer of a selecting metric: "BLEU (13a)".
 
   Args:
     train: Section of a config `with_defaults`, or metadata of `save_best`.

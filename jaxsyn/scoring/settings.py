@@ -101,7 +101,7 @@ class Settings:
     ]
 
   def with_defaults(self, language: str) -> Settings:
-    """Returns the settings with a named tokenizer, by default the language's.
+    """Returns the settings with the tokenizer resolved for a language.
 
     Raises:
       InputError: A metric or tokenizer is unknown or not installed.
@@ -114,7 +114,7 @@ class Settings:
   def scorers(
     self, references: Sequence[Lines], sources: Lines = ()
   ) -> list[Scorer]:
-    """Returns the scorer of each metric, of settings `with_defaults`.
+    """Returns a scorer for each metric; requires settings from `with_defaults`.
 
     Raises:
       InputError: References differ in length; a metric needs sources.
@@ -150,7 +150,7 @@ def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
 
 
 def of_flags(values: flags.FlagValues) -> Settings:
-  """Returns the settings of a command line.
+  """Returns the settings that a command line selects.
 
   Raises:
     InputError: A value is invalid; see `Settings`.

@@ -125,7 +125,7 @@ def differences(
 
 
 def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
-  """Returns scores of systems on the same resamples, one row for each system.
+  """Returns scores on bootstrap resamples, one row for each system.
 
   The draws are sacreBLEU's. They are made in blocks, so that memory does not grow
   with the number of samples. Several test sets are resampled independently.
@@ -162,7 +162,7 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
 
 
 def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
-  """Returns differences of two systems whose translations are swapped at random."""
+  """Returns score differences after random swaps of the translations."""
   if isinstance(baseline, MeanOfSets) and isinstance(system, MeanOfSets):
     pairs = zip(baseline.parts, system.parts)
     return _mean_over_sets([shuffled(*pair, draws) for pair in pairs])
@@ -179,7 +179,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields the random swaps of sacreBLEU's test, in blocks of rows."""
+  """Yields the random swaps of sacreBLEU's test in blocks of rows."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.
@@ -190,7 +190,7 @@ def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the mean over test sets of resampled scores.
+  """Returns the means of resampled scores over the test sets.
 
   Samples are on the last axis. All test sets are drawn with the same random
   numbers. Shifting the samples of one set against another pairs samples that were
@@ -203,7 +203,7 @@ def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
-  """Returns how many sentences of the system are better, worse, and the same."""
+  """Returns how many sentences have a better, worse and equal score."""
   gain_B = system.sentence_B - baseline.sentence_B
   if not system.scorer.metric.larger_is_better:
     gain_B = -gain_B
@@ -212,13 +212,13 @@ def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
 
 
 def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
-  """Returns the middle 95 % of resampled differences."""
+  """Returns the middle 95 % of resampled differences as an interval."""
   low, high = np.percentile(difference_J, [2.5, 97.5])
   return float(low), float(high)
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns a p-value above 0: the share of hits, with one hit added."""
+  """Returns a p-value, which is never 0 because one hit is added."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 

@@ -36,7 +36,7 @@ def as_text(results: Results) -> str:
 
 
 def _short(names: Iterable[str]) -> dict[str, str]:
-  """Returns file names relative to their common directory."""
+  """Returns file names relative to their common directory, by full name."""
   paths = {name: os.path.abspath(name) for name in names}
   folder = os.path.commonpath(map(os.path.dirname, paths.values()))
   return {name: os.path.relpath(path, folder) for name, path in paths.items()}
@@ -92,14 +92,14 @@ def _buckets(
 
 
 def interval(difference: Any, decimals: int = 2) -> str:
-  """Returns the interval of an object with `low` and `high`; "" without one."""
+  """Formats the interval between `low` and `high`; "" without an interval."""
   if difference.low is None:
     return ""
   return f"{difference.low:+.{decimals}f} .. {difference.high:+.{decimals}f}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-  """Returns columns two spaces apart, the first left-aligned, others right."""
+  """Aligns columns two spaces apart: the first to the left, others right."""
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = []
   for first, *rest in rows:

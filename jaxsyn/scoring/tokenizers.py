@@ -25,7 +25,7 @@ OF_BLANKS = ("13a", "intl", "none")
 
 
 class Language(NamedTuple):
-  """A language that needs another tokenizer than 13a.
+  """Language for which another tokenizer is better than 13a.
 
   Attributes:
     tokenizers: Suitable tokenizers; the first that is installed is used.
@@ -100,13 +100,13 @@ def summary(language: str) -> str:
 
 
 def is_known(language: str) -> bool:
-  """Whether a text is the code of a language, or the name of one in LANGUAGES."""
+  """Returns whether a text is a language code or a name in LANGUAGES."""
   first, *_ = _parts(language)
   return short(first) in TWO_LETTER_CODES or bool(_suitable(language))
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """Returns a tokenizer, or for "" the default of a language.
+  """Returns the given tokenizer, or for "" the default of a language.
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -117,7 +117,7 @@ def resolved(tokenizer: str, language: str) -> str:
 
 
 def without_blanks(lines: Iterable[str]) -> bool:
-  """Whether the first hundred lines have no spaces between words."""
+  """Returns whether the first hundred lines have no spaces between words."""
   text = "".join(itertools.islice(lines, 100))
   letters = [c for c in text if c.isalpha()]
   unspaced = sum(unicodedata.name(c, "").startswith(_UNSPACED) for c in letters)
@@ -140,7 +140,7 @@ def cutter(
 def bleu_of(
   tokenizer: str, lowercase: bool = False, **options: Any
 ) -> sacrebleu.BLEU:
-  """Returns sacreBLEU's BLEU with a tokenizer.
+  """Returns sacreBLEU's BLEU metric with the given tokenizer.
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -168,12 +168,12 @@ def _install(tokenizer: str) -> str:
 
 
 def _parts(language: str) -> list[str]:
-  """Splits the code of a language into language, script and region."""
+  """Splits a language code into language, script and region."""
   return re.split(r"[-_@. ]+", language.strip().lower())
 
 
 def _suitable(language: str) -> tuple[str, ...]:
-  """Returns the tokenizers that suit a language better than 13a, best first."""
+  """Returns the tokenizers to prefer to 13a for a language, best first."""
   first, *other_parts = _parts(language)
   for script in other_parts:
     for known in LANGUAGES.values():

@@ -22,12 +22,12 @@ from jaxsyn.serving.runs import ServedRun
 
 
 class QueueFullError(Exception):
-  """Error of a job for which there is no space in the queue."""
+  """Error for a job that does not fit into the queue."""
 
 
 @dataclasses.dataclass(frozen=True)
 class SentenceResult:
-  """Translations of a sentence.
+  """Translations of one sentence.
 
   Attributes:
     nbest: Translations, best first.
@@ -39,7 +39,7 @@ class SentenceResult:
 
 
 class Job:
-  """Sentences of a client, which wait to be translated or inspected.
+  """Sentences from one client that wait to be translated or inspected.
 
   Attributes:
     run: Run that translates or inspects.
@@ -60,7 +60,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class _Sentence:
-  """A sentence of a job."""
+  """One sentence of a job."""
 
   job: Job
   index: int
@@ -75,7 +75,7 @@ class _Sentence:
 
 
 class _Input(NamedTuple):
-  """A sentence that was read: its arrays, and whether it was cut."""
+  """Sentence converted to arrays, and whether it was truncated."""
 
   sentence: _Sentence
   example: Any
@@ -84,10 +84,10 @@ class _Input(NamedTuple):
 
 
 class Worker:
-  """The thread that uses the devices, and the queue of each run."""
+  """Thread that uses the devices, with a queue of jobs for each run."""
 
   def __init__(self, *, max_waiting: int, max_sentences: int = 0):
-    """Starts the thread.
+    """Starts the thread that uses the devices.
 
     Args:
       max_waiting: Maximum number of waiting sentences.
@@ -101,7 +101,7 @@ class Worker:
     self._is_closed = False
 
   def submit(self, job: Job) -> None:
-    """Adds a job to the queue of its run; raises QueueFullError."""
+    """Adds a job to the queue of its run, or raises QueueFullError."""
     with self._lock:
       waiting = self._count_waiting() + len(job.requests)
       if self._is_closed or waiting > self._max_waiting:
@@ -115,7 +115,7 @@ class Worker:
         self._thread.submit(self._work, job.run)
 
   def cancel(self, job: Job) -> None:
-    """Cancels a job, also if it is running."""
+    """Cancels a job, even if it is running."""
     with self._lock:
       job.is_wanted = False
       job.waiting.clear()
@@ -123,12 +123,12 @@ class Worker:
       result.cancel()
 
   def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Schedules a function in the thread; returns the future of its result."""
+    """Schedules a function in the thread; returns a future of its result."""
     return self._thread.submit(function, *args)
 
   @property
   def waiting(self) -> int:
-    """Number of waiting sentences."""
+    """Number of sentences that wait in the queues."""
     with self._lock:
       return self._count_waiting()
 
@@ -137,7 +137,7 @@ class Worker:
     return self._max_sentences or run.batch_size
 
   def close(self) -> Future[None]:
-    """Ends the thread after its current batch; returns a future of its end."""
+    """Ends the thread after its current batch; returns a future of the end."""
     with self._lock:
       self._is_closed = True
     ended = self._thread.submit(lambda: None)
@@ -168,7 +168,7 @@ class Worker:
         del self._jobs[run]
 
   def _take_batch(self, run: ServedRun) -> list[_Sentence]:
-    """Takes sentences from the queue of a run, one of each job in turn."""
+    """Takes sentences from a run's queue, one from each job in turn."""
     queue, batch = self._jobs[run], list[_Sentence]()
     while queue and len(batch) < self.max_sentences(run):
       job = queue.popleft()
@@ -190,7 +190,7 @@ def _inspect(run: ServedRun, sentence: _Sentence) -> None:
 
 
 def _translate(run: ServedRun, batch: Sequence[_Sentence]) -> None:
-  """Translates sentences; an error is reported only to its own client."""
+  """Translates sentences; reports each error only to the client concerned."""
   try:
     _search(run, _read(run, batch))
   except Exception as error:  # of reading
@@ -200,7 +200,7 @@ def _translate(run: ServedRun, batch: Sequence[_Sentence]) -> None:
 
 
 def _read(run: ServedRun, batch: Sequence[_Sentence]) -> list[_Input]:
-  """Reads the sentences of a batch; the results of invalid ones are errors."""
+  """Converts a batch to arrays; sets errors as results of invalid sentences."""
   inputs = []
   read = run.readers.read([sentence.request.source for sentence in batch])
   for sentence, one in zip(batch, read, strict=True):

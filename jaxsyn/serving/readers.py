@@ -1,4 +1,4 @@
-"""Parsing and reading of sentences in worker processes.
+"""Parses and reads sentences in worker processes.
 
 A parser in C++ can hold Python's lock for a tenth of a second, in which the server
 could not respond, and it can crash.
@@ -89,7 +89,7 @@ class ReaderProcesses:
     return [self._read_block([source])[0] for source in sources]
 
   def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function in a process; restarts processes that have died."""
+    """Calls a function in a worker process; restarts dead processes."""
     for is_last in (False, True):
       workers = self._workers
       try:
@@ -104,7 +104,7 @@ class ReaderProcesses:
       return self._workers.submit(function, *args)
 
   def _restart(self, dead: Workers[SessionReader]) -> None:
-    """Replaces dead processes, unless another thread has done it."""
+    """Replaces dead processes unless another thread has replaced them."""
     with self._lock:
       if dead is self._workers and not self._is_closed:
         self._workers = self._start()

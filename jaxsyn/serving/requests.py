@@ -1,4 +1,4 @@
-"""Limits of the service, and the JSON bodies of its requests.
+"""Reads JSON requests to the service, within its limits.
 
 This module does not import Starlette, since `jaxsyn serve --help` must work
 without it. The functions raise the errors of `jaxsyn.decode.requests`.
@@ -61,7 +61,7 @@ class ServiceLimits:
 
 @dataclasses.dataclass(frozen=True)
 class TranslateRequest:
-  """Fields of POST /translate; the run "" is the first."""
+  """Fields of POST /translate; an empty run name selects the first run."""
 
   run: str
   requests: tuple[Request, ...]
@@ -124,7 +124,7 @@ def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
 
 
 def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
-  """Returns the fields of a JSON object, whose names must be known."""
+  """Returns the fields of a JSON object after checking their names."""
   try:
     text = body.decode("utf-8").removeprefix("\ufeff")
   except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
 def _sentences(
   fields: Mapping[str, Any], limits: ServiceLimits
 ) -> list[Request]:
-  """Returns the sentences to translate."""
+  """Returns the sentences to translate from the fields of a request."""
   name = _only_name(fields, SENTENCE_FIELDS)
   value, longest = fields[name], limits.max_characters
   if name == "text":
@@ -184,7 +184,7 @@ def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
 
 
 def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns the only one of several alternative names that a body has."""
+  """Returns the one name of several alternatives that a body has."""
   present = [name for name in names if name in fields]
   if len(present) != 1:
     listing = " and ".join(map(repr, present)) or "none"

@@ -1,4 +1,4 @@
-"""JSON responses, errors, and headers of all responses."""
+"""Creates JSON responses, errors, and the headers of all responses."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _CHUNKED = (
 
 
 def json_bytes(content: Any) -> bytes:
-  """Returns JSON in UTF-8."""
+  """Returns content encoded as JSON in UTF-8."""
   return json.dumps(content, ensure_ascii=False, allow_nan=False).encode()
 
 

@@ -37,7 +37,7 @@ class RunLocation:
 
 
 def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
-  """Returns the runs that arguments of the command line name.
+  """Returns the locations of the runs named on the command line.
 
   Args:
     arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
@@ -69,14 +69,14 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
 
 
 def _is_run(folder: str) -> bool:
-  """Whether a directory, whose name may contain = or commas, is a run."""
+  """Returns whether a path, which may contain "=" or commas, is a run."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)
 
 
 def _directory_names(folders: Sequence[str]) -> str:
-  """Returns the names of directories, without those of their parents."""
+  """Returns the last path components of directories, joined by commas."""
   paths = [
     folder if remote.is_remote(folder) else os.path.abspath(folder)
     for folder in folders
@@ -85,7 +85,7 @@ def _directory_names(folders: Sequence[str]) -> str:
 
 
 class ServedRun:
-  """A run or an ensemble that is served.
+  """Run or ensemble that the service offers.
 
   Attributes:
     name: Its name in requests.
@@ -132,7 +132,7 @@ class ServedRun:
 
   @property
   def batch_size(self) -> int:
-    """Number of sentences that the config's search translates together."""
+    """Number of sentences that the run's search translates together."""
     decode = self.session.plan.config.decode
     return int(decode.search.batch_size(decode)) * len(self.session.devices)
 
@@ -163,7 +163,7 @@ class ServedRun:
     }
 
   def inspect(self, source: Source, is_wanted: Callable[[], bool]) -> bytes:
-    """Returns the attention maps and the translation of a sentence, as JSON.
+    """Returns a sentence's translation and attention maps as JSON.
 
     Args:
       source: Raw line or parse.
@@ -191,14 +191,14 @@ class ServedRun:
 
 
 def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
-  """Returns the fields of translations in a response."""
+  """Returns the response fields of each translation."""
   return [
     {"text": one.text, "score": one.score, "log_p": one.log_p} for one in nbest
   ]
 
 
 def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:
-  """Returns the number of translations that the search keeps."""
+  """Returns how many translations per sentence the search keeps."""
   run = workdir.open_run(member.address(folder)[0])
   options = member.decode_of(run, decode)
   return max(options.nbest, options.search.hypotheses(options))

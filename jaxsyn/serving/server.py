@@ -70,7 +70,7 @@ def url_of(sock: socket.socket) -> str:
 
 
 def host_names(host: str, allowed_hosts: Sequence[str]) -> list[str]:
-  """Returns the names that requests may have in their Host header.
+  """Returns the names that the Host header of a request may have.
 
   Args:
     host: Address at which the server listens. Its names are unknown if it is
@@ -129,7 +129,7 @@ def serve(
   prepare: Callable[[], None],
   on_ready: Callable[[], None],
 ) -> None:
-  """Serves until a signal, which is then raised as an exception.
+  """Serves requests until a signal arrives, then raises it as an exception.
 
   Args:
     service: The service.
@@ -172,7 +172,7 @@ def serve(
 
 
 class BatchShape(NamedTuple):
-  """A shape of batches whose programs are compiled before the first request.
+  """Batch shape whose programs are compiled before the first request.
 
   Attributes:
     width: Padded subwords of a sentence.
@@ -186,7 +186,7 @@ class BatchShape(NamedTuple):
 
 
 def compile_programs(service: Service, longest: int) -> None:
-  """Compiles the programs for sentences up to a length.
+  """Compiles the programs for all sentences up to a given length.
 
   The programs for one short sentence come first, for every run.
 
@@ -210,7 +210,7 @@ def compile_programs(service: Service, longest: int) -> None:
 def batch_shapes(
   run: ServedRun, max_sentences: int, longest: int
 ) -> Iterator[BatchShape]:
-  """Yields the shapes of a run's batches of sentences up to a length."""
+  """Yields the batch shapes of a run for sentences up to a given length."""
   session, width = run.session, SHORTEST
   while width <= longest:
     examples = _examples(session, width)
@@ -231,7 +231,7 @@ def batch_shapes(
 
 
 def _examples(session: Session, width: int) -> list[Any]:
-  """Returns a sentence of each length that is padded to a width."""
+  """Returns one sentence for each length that is padded to a width."""
   parses = []
   for words in range(1, width):
     text = " ".join("a" * words)

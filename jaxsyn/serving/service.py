@@ -1,4 +1,4 @@
-"""HTTP paths of the server, which docs/serving.md describes."""
+"""Implements the HTTP paths that docs/serving.md describes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _LOG = logging.getLogger("jaxsyn.serve")
 
 
 class Service:
-  """Runs that translate, parse and inspect over HTTP.
+  """HTTP service that translates, parses and inspects with trained runs.
 
   Attributes:
     runs: Runs by name; the first is the default.
@@ -74,7 +74,7 @@ class Service:
     self._origins: frozenset[str] = frozenset()
 
   def app(self, hosts: Sequence[str], origins: Sequence[str]) -> Starlette:
-    """Returns the application.
+    """Returns the ASGI application.
 
     Args:
       hosts: Names of the server that requests may have; "*": any.
@@ -108,7 +108,7 @@ class Service:
     )
 
   def close(self) -> Future[None]:
-    """Stops accepting work; returns a future of the end of the current batch."""
+    """Stops accepting work; returns a future of the current batch's end."""
     self.state = "ending"
     self._parsers.shutdown(wait=False, cancel_futures=True)
     for run in self.runs.values():
@@ -205,7 +205,7 @@ class Service:
       raise HTTPException(status, str(error)) from None
 
   def _check_origin(self, request: Request) -> None:
-    """Raises HTTPException for a request that a web page on another host sends.
+    """Raises HTTPException for requests from web pages on other hosts.
 
     CORS only hides the response from the page: its request would occupy the device.
     """
@@ -350,5 +350,5 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _busy(message: str) -> HTTPException:
-  """Returns the error for a request that may succeed some seconds later."""
+  """Returns the error for a request that may succeed a few seconds later."""
   return HTTPException(503, message, {"Retry-After": "5"})

@@ -98,7 +98,7 @@ class Aligner:
     examples: Sequence[Example],
     translations: Sequence[Translation],
   ) -> list[np.ndarray]:
-    """Returns the attention of each target subword, EOS last, to source words.
+    """Returns the attention of each target subword to the source words.
 
     For an ensemble it is the weighted mean over the runs.
     """
@@ -144,13 +144,13 @@ class Aligner:
 
 
 def replace_unknown(text: str, unknown: Sequence[str]) -> str:
-  """Returns a translation with source words instead of unknown words."""
+  """Replaces the unknown words of a translation with source words."""
   words = iter(unknown)
   return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
 
 def _head(member: Member, layer: int | None) -> tuple[int, int]:
-  """Returns the decoder layer and the head, or MEAN, that align words."""
+  """Returns the decoder layer and head that align words; MEAN for all heads."""
   guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()
@@ -190,7 +190,7 @@ def _attention_pass(
 def _cross_attention(
   model: EncoderDecoder, layer: int, head: int, params: Any, batch: Any
 ) -> Array:
-  """Returns the cross-attention of a head, or the mean of all, weight_BTS."""
+  """Returns the cross-attention weights of one head, or the mean of all."""
   _, state = model.apply(
     {"params": params}, batch, train=False, method=states, mutable=[COLLECTION]
   )
@@ -201,7 +201,7 @@ def _cross_attention(
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
-  """Returns an array (S, W): 1 where a subword belongs to a word, else 0."""
+  """Returns a 0/1 matrix (S, W) that marks the word of each subword."""
   reader = member.sources
   fitted = reader.fit(source)
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text

@@ -34,7 +34,7 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class _ExportRecord:
-  """Fields of model.json."""
+  """Fields of the file model.json."""
 
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]
@@ -44,7 +44,7 @@ class _ExportRecord:
 
 
 def is_exported(folder: pathlib.Path) -> bool:
-  """Returns whether a directory has an exported model."""
+  """Returns whether a directory contains an exported model."""
   return files.is_file(folder / RECORD_FILE)
 
 
@@ -114,7 +114,7 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
 
 
 def library() -> Any:
-  """Returns safetensors.numpy; raises InputError if it is not installed."""
+  """Imports safetensors.numpy; raises InputError if it is not installed."""
   try:
     from safetensors import numpy
   except ImportError:

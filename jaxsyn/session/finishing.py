@@ -1,4 +1,4 @@
-"""Steps after the search: minimum Bayes risk, word alignment, unknown words.
+"""Post-search steps: minimum Bayes risk, word alignment, unknown words.
 
 Letters: A candidate; E reference.
 """
@@ -30,7 +30,7 @@ NAMES = ("mbr", "alignments", "alignment_layer", "replace_unknowns")
 
 
 def define() -> None:
-  """Defines the flags of the steps after the search."""
+  """Defines the flags for the steps after the search."""
   number_flag(
     "mbr",
     None,
@@ -48,7 +48,7 @@ def define() -> None:
 
 
 class Finish:
-  """Function that reranks, aligns and completes the translations of a block."""
+  """Function that reranks, aligns and completes a block of translations."""
 
   def __init__(
     self,
@@ -108,7 +108,7 @@ class Finish:
 
 
 def of_flags(values: flags.FlagValues, session: Session) -> Finish:
-  """Returns the `Finish` that the flags of a command describe."""
+  """Returns the `Finish` that the flags of a command select."""
   return Finish(
     session,
     mbr=values.mbr is not None,
@@ -120,7 +120,7 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
 
 
 def by_risk(samples: Sequence[Translation]) -> list[Translation]:
-  """Returns the distinct samples by expected utility, best first.
+  """Ranks the distinct samples by expected utility, best first.
 
   This is minimum Bayes risk decoding (Kumar & Byrne 2004). Samples are both
   candidates and references (Eikema & Aziz 2020, section 6.2): the expected

@@ -53,7 +53,7 @@ class Hypothesis:
 
 @dataclasses.dataclass(frozen=True)
 class ForcedHypothesis:
-  """A hypothesis, its log probability, and its word alignment if requested."""
+  """Hypothesis with its log probability and, if requested, word alignment."""
 
   hypothesis: Hypothesis
   scored: Scored

@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Returns the items of the input: sources, requests, Faulty or PAUSE."""
+  """Returns the input items: sources, requests, Faulty objects or PAUSE."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")
@@ -88,7 +88,7 @@ def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
 def _json_requests(
   path: str | os.PathLike[str], errors: str
 ) -> Iterator[Request | Faulty | None]:
-  """Yields the requests of JSON lines; an invalid line is a Faulty."""
+  """Yields the requests in JSON lines, and a `Faulty` for each invalid line."""
   indices = itertools.count(1)
   for line in text.handle_errors(text.arriving_lines(path), errors):
     if line is PAUSE:
@@ -107,7 +107,7 @@ def _json_requests(
 def _with_prefixes(
   sources: Iterable[Any], path: str | os.PathLike[str], input_path: str
 ) -> Iterator[Any]:
-  """Yields requests: each source with the prefix in the same line of a file.
+  """Yields a request for each source, with the prefix on its line of a file.
 
   An empty line means no prefix.
 

@@ -1,4 +1,4 @@
-"""Matching of the parameters of one model to those of another.
+"""Matches the parameters of one model with those of another.
 
 Parameters match by name. Axes that count subwords or relations are labelled, and
 their entries match by label.
@@ -37,7 +37,7 @@ LabelledArray = tuple[np.ndarray, AxisLabels]
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """Parameters of a model, and the labels of their axes.
+  """Parameters of a model by name, with the labels of their axes.
 
   Attributes:
     arrays: Name -> array; of a new model, shapes suffice.
@@ -50,7 +50,7 @@ class Named:
 
 @dataclasses.dataclass(frozen=True)
 class MatchedArray:
-  """A parameter of a new run, with values from another run.
+  """Parameter of a new run with the values matched from another run.
 
   Attributes:
     value: Array in the shape of the new run.
@@ -66,7 +66,7 @@ class MatchedArray:
 def labels(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path
 ) -> dict[str, dict[int, Labels]]:
-  """Returns the labels of all axes that count subwords or relations.
+  """Returns the labels of all axes indexed by subwords or relations.
 
   Such axes are found by comparing the model with one for larger vocabularies, so
   that modifiers and architectures need not declare them.
@@ -107,7 +107,7 @@ def labels(
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """Returns the label of each id of a side: subwords, then other symbols.
+  """Returns the label of each id on a side: subwords, then other symbols.
 
   Args:
     plan, manifest, folder: See `labels`.
@@ -160,7 +160,7 @@ def match(
 
 
 def _candidates(name: str, source: Named) -> list[LabelledArray]:
-  """Returns arrays of another model for a parameter, the best first."""
+  """Returns the arrays of another model that match a parameter, best first."""
 
   def labelled(name: str) -> LabelledArray:
     return source.arrays[name], source.labels.get(name, {})
@@ -183,7 +183,7 @@ def _candidates(name: str, source: Named) -> list[LabelledArray]:
 
 
 def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
-  """Returns whether two parameters have the same labelled axis, or equal labels."""
+  """Returns whether two arrays have the same labelled axis, or equal labels."""
   is_one_axis = len(first) < 2 and set(first) == set(second)
   return is_one_axis or dict(first) == dict(second)
 
@@ -194,7 +194,7 @@ def _fit(
   candidates: Sequence[LabelledArray],
   unknown: str,
 ) -> MatchedArray:
-  """Returns a parameter of the new model, with entries found by their labels.
+  """Fills a parameter of the new model with entries that have equal labels.
 
   Args:
     shape: Shape of the parameter.
@@ -230,5 +230,5 @@ def _fit(
 def _unlabelled(
   shape: tuple[int, ...], axis_labels: AxisLabels
 ) -> tuple[int, ...]:
-  """Returns the sizes of the axes without labels."""
+  """Returns the sizes of all axes that have no labels."""
   return tuple(n for axis, n in enumerate(shape) if axis not in axis_labels)

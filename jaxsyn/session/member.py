@@ -103,7 +103,7 @@ def address(folder: PathLike) -> tuple[str, str]:
 
 
 def normalized_weights(weights: Sequence[float], runs: int) -> list[float]:
-  """Returns the weights of an ensemble, with the sum 1.
+  """Returns the weights of an ensemble, normalized to the sum 1.
 
   Args:
     weights: Positive weight of each run; none: equal weights.
@@ -142,7 +142,7 @@ def check_targets(members: Sequence[Member]) -> None:
 
 
 def decode_of(run: Run, changes: Mapping[str, Any]) -> Decode:
-  """Returns config.decode of a run with changed options."""
+  """Returns a run's config.decode with some options changed."""
   fields = as_dict(run.config.decode)
   for name, value in changes.items():
     inner = fields.get(name)
@@ -153,7 +153,7 @@ def decode_of(run: Run, changes: Mapping[str, Any]) -> Decode:
 
 
 def _with_decode(run: Run, changes: Mapping[str, Any]) -> Run:
-  """Returns the run with changed options of config.decode, after checks."""
+  """Returns the run with changed config.decode options, after checks."""
   config = dataclasses.replace(run.config, decode=decode_of(run, changes))
   run = dataclasses.replace(run, config=config)
   try:

@@ -54,7 +54,7 @@ def define() -> None:
 
 
 def session_of(values: flags.FlagValues) -> Session:
-  """Opens the run or the ensemble that the flags describe.
+  """Opens the run or ensemble that the flags select.
 
   Raises:
     InputError: --workdir is missing, a flag belongs to another strategy, or see
@@ -65,7 +65,7 @@ def session_of(values: flags.FlagValues) -> Session:
 
 
 def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
-  """Returns the options of config.decode that the flags change.
+  """Returns the config.decode options that the flags change.
 
   Args:
     values: These flags, and --nbest and --mbr if they are defined.
@@ -102,7 +102,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
 
 
 def _given(values: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
-  """Returns the values of those flags that the user has set."""
+  """Returns the values of the flags that the user has set, by name."""
   return {
     name: values[name].value
     for name in names

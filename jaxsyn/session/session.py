@@ -150,7 +150,7 @@ class Session:
     return self.search(examples, output_requests)
 
   def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Returns `output_request` of each request.
+    """Converts each request with `output_request`.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
@@ -165,7 +165,7 @@ class Session:
     return output_requests
 
   def output_request(self, request: Request, index: int = 0) -> OutputRequest:
-    """Returns the requirements of a translation, in subwords.
+    """Converts a request to the requirements on its output, in subwords.
 
     Args:
       request: Sentence and prefix.
@@ -237,7 +237,7 @@ class Session:
     targets: Iterable[str | Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[Scored]:
-    """Returns the log probabilities of given translations, subword by subword.
+    """Returns the log probability of each subword in given translations.
 
     Args:
       sources: Raw lines or parses; an empty one is a sentence too.
@@ -299,7 +299,7 @@ class Session:
     return self._translate.compilations
 
   def note(self, *more_programs: tuple[int, int]) -> str:
-    """Returns how many programs are compiled; "" while none is.
+    """Returns a note on compilation progress; "" once it is complete.
 
     Args:
       *more_programs: Counts of other programs; see
@@ -310,10 +310,10 @@ class Session:
     )
 
   def close(self) -> None:
-    """Ends the worker processes that parse; later calls start new ones."""
+    """Ends the parser processes; later calls start new ones."""
     self.reader.close()
 
 
 def _key(source: Source) -> str | int:
-  """Returns a key that is equal for equal sources."""
+  """Returns a dict key for a source, which is the same for equal lines."""
   return source if isinstance(source, str) else id(source)

@@ -30,7 +30,7 @@ FILE = "teachers.json"  # of a run that learns
 
 
 class Teacher:
-  """Function that returns the features that a teacher adds to a batch.
+  """Function that computes the features a teacher adds to a batch.
 
   Attributes:
     path: Config path of the loss that learns from it.
@@ -78,7 +78,7 @@ class Teacher:
     self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """Returns the batch transform that applies another one first, then this."""
+    """Returns a batch transform that applies another one and then this one."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)
@@ -93,7 +93,7 @@ class Teacher:
 
 
 def read(plan: Plan, manifest: Mapping[str, Any]) -> tuple[Teacher, ...]:
-  """Opens the teachers of a run, one for each distillation loss.
+  """Opens the teachers of a run, one per distillation loss.
 
   Args:
     plan: Plan of the run.
@@ -150,7 +150,7 @@ def write(folder: PathLike, teachers: Sequence[Teacher]) -> None:
 
 
 def _losses(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
-  """Returns the losses that learn from another run, and their config paths."""
+  """Returns the losses that learn from other runs, with their config paths."""
   return [
     (ROOT / "losses" / name, loss)
     for name, loss in plan.config.losses
@@ -164,7 +164,7 @@ def _open(
   config: Config,
   manifest: Mapping[str, Any],
 ) -> tuple[Run, ModelSpec]:
-  """Opens a teacher; its model publishes the maps that the loss reads."""
+  """Opens a teacher whose model publishes the maps that the loss reads."""
   if not loss.teacher:
     raise (path / "teacher").error(
       "='' names no run: give the run directory of a system that reads trees, "

@@ -49,7 +49,7 @@ class WarmStart:
   messages: tuple[str, ...]
 
   def __call__(self, state: TrainState) -> TrainState:
-    """Returns the initial state with these parameters, on the same devices."""
+    """Returns the state with these initial parameters, on the same devices."""
 
     def start(path: Any, initial: jax.Array) -> jax.Array:
       name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -141,7 +141,7 @@ def sha256_of(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 def _placed(value: np.ndarray, like: jax.Array) -> jax.Array:
-  """Returns an array of the host with the sharding of another array."""
+  """Places a host array on devices with the sharding of another array."""
   return jax.make_array_from_callback(
     like.shape, like.sharding, lambda index: np.ascontiguousarray(value[index])
   )
@@ -172,6 +172,6 @@ def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Joins the first names, and the number of the others."""
+  """Joins the first names, and adds the number of further names."""
   more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
   return ", ".join(names[:_SHOWN]) + more

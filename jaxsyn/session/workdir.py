@@ -1,4 +1,4 @@
-"""Run directories. One contains everything that translation needs.
+"""Run directories, each of which contains all that translation needs.
 
   config.json          the complete config
   manifest.json        manifest of the training data: hashes, relations
@@ -163,7 +163,7 @@ def is_started(workdir: pathlib.Path) -> bool:
 
 
 def read_record(path: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Reads a JSON file of `write_record`.
+  """Reads a JSON file written by `write_record`.
 
   Raises:
     InputError: It is missing or corrupt; the message ends with the remedy.
@@ -178,12 +178,12 @@ def read_record(path: pathlib.Path, remedy: str) -> dict[str, Any]:
 
 
 def write_record(path: pathlib.Path, content: Mapping[str, Any]) -> None:
-  """Writes a JSON object with a checksum."""
+  """Writes a JSON object together with its checksum."""
   files.write_json(path, checksums.add_checksum(content))
 
 
 def wrong_parents(workdir: PathLike) -> dict[str, dict[str, float]]:
-  """Returns the share of words with a wrong parent, by split and side.
+  """Returns the fraction of words with wrong parents, by split and side.
 
   Empty unless config.data.tree of the run is "wrong_parents".
 
@@ -220,7 +220,7 @@ def differences(
 
 
 def shortened(differences: Sequence[str]) -> str:
-  """Joins the first five differences, and the number of the others."""
+  """Joins the first five differences, and adds the number of further ones."""
   more = len(differences) - SHOWN
   suffix = f"; and {more} more" if more > 0 else ""
   return "; ".join(differences[:SHOWN]) + suffix
@@ -262,7 +262,7 @@ def _check_same(run: Run, config: Config, manifest: dict[str, Any]) -> None:
 
 
 def _check_corpora(workdir: pathlib.Path, corpora: dict[str, Any]) -> None:
-  """Raises InputError if a dataset of the mixture has changed."""
+  """Raises InputError if a dataset in the mixture has changed."""
   if not corpora:
     return
   remedy = "Restore it from a copy, or use another --workdir."

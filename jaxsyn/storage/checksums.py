@@ -24,7 +24,7 @@ _BLOCK = 1 << 20
 
 
 class CorruptFileError(ValueError):
-  """Error of a file whose content differs from the content written to it."""
+  """Error for a file whose content is not what was written to it."""
 
 
 def crc32c(data: bytes | np.ndarray) -> str:
@@ -57,7 +57,7 @@ def sha256_of(path: PathLike) -> str:
 
 
 def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns one SHA-256 of a sequence of texts and of their boundaries."""
+  """Returns one SHA-256 of a sequence of texts, including their boundaries."""
   digest = hashlib.sha256()
   for text in texts:
     data = text.encode("utf-8")
@@ -66,7 +66,7 @@ def sha256_texts(texts: Iterable[str]) -> str:
 
 
 def file_checksums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
-  """Returns {"bytes", "crc32c"} of each given file of a directory, by name."""
+  """Returns {"bytes", "crc32c"} of each given file in a directory, by name."""
   paths = {name: os.path.join(folder, name) for name in names}
   return {
     name: {"bytes": files.size_of(path), "crc32c": crc_of(path)}
@@ -79,7 +79,7 @@ def corrupt_files(
   expected: Mapping[str, Mapping[str, Any]],
   deep: Callable[[str], bool] = lambda name: True,
 ) -> str:
-  """Returns an error text for the first corrupt or missing file; "" for none.
+  """Returns a message about the first corrupt or missing file, or "".
 
   Args:
     folder: Directory of the files.
@@ -115,7 +115,7 @@ def add_checksum(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verify_checksum(document: Any) -> dict[str, Any]:
-  """Returns the content of a JSON document after verifying its checksum.
+  """Verifies the checksum of a JSON document; returns the content.
 
   Raises:
     CorruptFileError: The checksum is missing or differs.

@@ -1,4 +1,4 @@
-"""Functions that read and atomically write files, local or on an object store.
+"""Reads and atomically writes files, local or on an object store.
 
 A local file is written under a temporary name, flushed to the disk and renamed,
 and its directory is flushed as well. After a kill or a power failure, the file
@@ -49,7 +49,7 @@ def path_of(name: PathLike) -> pathlib.Path:
 
 
 def absolute(path: PathLike) -> pathlib.Path:
-  """Returns a local path made absolute; remote paths are returned unchanged."""
+  """Makes a local path absolute; returns remote paths unchanged."""
   path = path_of(path)
   return path if remote.is_remote(path) else path.absolute()
 
@@ -57,7 +57,7 @@ def absolute(path: PathLike) -> pathlib.Path:
 def open_read(
   path: PathLike, read_ahead: int = 8 * _BLOCK
 ) -> io.BufferedReader:
-  """Returns a local or remote file opened for binary reading; it can seek.
+  """Opens a local or remote file for binary reading with seeking.
 
   Args:
     path: Path of the file.
@@ -113,7 +113,7 @@ def size_of(path: PathLike) -> int:
 
 
 def readable(size: int) -> str:
-  """Returns a number of bytes formatted with a binary unit.
+  """Formats a number of bytes with a binary unit.
 
   >>> [readable(size) for size in (0, 900, 4096, 1536000, 3 << 40)]
   ['0 bytes', '900 bytes', '4.0 KiB', '1.5 MiB', '3072.0 GiB']
@@ -241,7 +241,7 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 @contextlib.contextmanager
 def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
-  """Yields a local directory whose files end up in a local or remote one.
+  """Yields a local directory whose files are stored in `folder` at the end.
 
   This is for libraries that only write to local directories. For a directory on
   an object store, a temporary directory is yielded, and its files are uploaded

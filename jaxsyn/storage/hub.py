@@ -20,12 +20,12 @@ _FILES = ["*.json", "*.safetensors", "*.model", "*.udpipe", "README.md"]
 
 
 def is_named(folder: PathLike) -> bool:
-  """Returns whether a path has the form hub:..., without a network request."""
+  """Returns whether a path has the form hub:..., without network access."""
   return os.fspath(folder).startswith(_SCHEME)
 
 
 def refuse(folder: PathLike, flag: str) -> None:
-  """Raises InputError, which names the flag, if an output path is on a hub."""
+  """Raises InputError, with the name of the flag, for output paths on a hub."""
   if is_named(folder):
     raise InputError(
       f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "
@@ -34,7 +34,7 @@ def refuse(folder: PathLike, flag: str) -> None:
 
 
 def fetched(folder: PathLike) -> pathlib.Path:
-  """Returns the local directory of a model, downloaded unless it is cached.
+  """Returns the local directory of a model after downloading it if necessary.
 
   Args:
     folder: Path hub:OWNER/NAME or hub:OWNER/NAME@REVISION.

@@ -109,7 +109,7 @@ def shared_lock(folder: PathLike, advice: str = ADVICE) -> Iterator[None]:
 
 
 def lock_owner(folder: PathLike) -> str:
-  """Returns a description of the process that locked a directory.
+  """Describes the process that has locked a directory.
 
   Raises:
     OSError: There is no lock.
@@ -162,7 +162,7 @@ def _warn_no_locks(storage: str) -> None:
 
 
 def _open_lock_file(folder: PathLike) -> TextIO | None:
-  """Returns a directory's opened lock file; None if it cannot be opened."""
+  """Opens a directory's lock file; returns None if that is not possible."""
   for mode in ("a+", "r"):  # "r" for a read-only directory
     with contextlib.suppress(OSError):
       return open(_path(folder), mode, encoding="utf-8", errors="replace")
@@ -197,7 +197,7 @@ def _sign(file: TextIO) -> None:
 
 
 def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
-  """Returns the error that names the processes that have locked a directory."""
+  """Returns an error that names the processes that lock a directory."""
   owners = "another process"
   for _ in range(_TRIES):  # an owner may not have written its line yet
     file.seek(0)
@@ -209,7 +209,7 @@ def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
 
 
 def _may_run(line: str) -> bool:
-  """Returns whether the process of a line may still run.
+  """Returns whether the process named in a lock file's line may still run.
 
   Processes on other machines may always run.
   """

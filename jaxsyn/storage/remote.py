@@ -1,4 +1,4 @@
-"""Requests to object stores, for paths s3://BUCKET/PATH and gs://BUCKET/PATH.
+"""Sends requests to object stores: s3://BUCKET/PATH and gs://BUCKET/PATH.
 
 An upload creates or replaces one object atomically. Directories are only common
 prefixes of names, and there is no appending and no locks; docs/remote.md
@@ -158,7 +158,7 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Uploads files of a local directory to `target`; the file `last` is last.
+  """Uploads files of a local directory to `target`, the file `last` at the end.
 
   The names are relative to both directories.
   """
@@ -217,7 +217,7 @@ def move(folder: PathLike, target: PathLike, last: str) -> None:
 def each(
   function: Callable[[Item], Result], items: Iterable[Item]
 ) -> list[Result]:
-  """Returns a function's results for all items, computed in several threads.
+  """Calls a function on all items in several threads; returns the results.
 
   This is for functions that wait for requests to a store.
   """
@@ -239,7 +239,7 @@ def _join(folder: PathLike, name: str) -> str:
 
 @contextlib.contextmanager
 def store_errors(path: PathLike, is_write: bool = False) -> Iterator[None]:
-  """Turns store libraries' exceptions into FileNotFoundError or StoreError.
+  """Converts exceptions of store libraries to FileNotFoundError or StoreError.
 
   Args:
     path: Path that the message names.
@@ -274,7 +274,7 @@ def _is_missing_bucket(error: Exception) -> bool:
 
 
 def _reason(path: PathLike, error: Exception) -> str:
-  """Returns the cause and remedy of a failed request to an object store."""
+  """Explains why a request to an object store failed, with a remedy."""
   message = (str(error).splitlines() or [repr(error)])[0][:300].rstrip(".")
   kind = type(error).__name__
   denials = ("Permission", "Credential", "Auth", "Token")

@@ -30,7 +30,7 @@ from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
-  """Returns the mean over the positions without padding, summed in float32."""
+  """Returns the mean over positions that are not padding, in float32."""
   # At least 1, because 0 / 0 in a row of padding makes the gradient NaN.
   count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
@@ -38,7 +38,7 @@ def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
 
 
 class _Gated(nn.Module):
-  """Gated sum of queries or keys X and a context C: (1 - λ) X + λ C U."""
+  """Gated sum (1 - λ) X + λ C U of queries or keys X and a context C."""
 
   heads: int
   head_width: int

@@ -44,7 +44,7 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether the row that reads a subword parses it, not the one before."""
+    """Whether the row that reads a subword, not the row before, parses it."""
     return self.site.stack == "decoder" and self.spec.rows == "input"
 
   def target_rows(self, target_BQ: Array) -> Array:

@@ -52,7 +52,7 @@ class Factor(Choice):
   required_feature: ClassVar[str] = ""
 
   def count(self, site: AttentionSite) -> int:
-    """Returns the number of labels."""
+    """Returns the number of labels of the factor."""
     raise NotImplementedError
 
   def label_BS(self, features: SentenceFeatures) -> Array:
@@ -108,7 +108,7 @@ class SubwordFactor(Factor):
 
 
 def _annotation_factor(name: str) -> type[Factor]:
-  """Creates the factor class of an annotation that has labels."""
+  """Creates the factor class for an annotation that has labels."""
 
   class AnnotationFactor(Factor):
     required_feature = name

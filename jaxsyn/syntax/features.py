@@ -1,4 +1,4 @@
-"""Features of a batch of sentences, as attention modifiers see them.
+"""Features of a batch of sentences, as read by attention modifiers.
 
 Letters: E eigenvector; X another word.
 """
@@ -19,7 +19,7 @@ from jaxsyn.arrays.shapes import agree
 
 
 def gather_words(value_BW: Array, index_BS: Array) -> Array:
-  """Returns value[b, index[b,s]] of integers or booleans; 0 for index -1.
+  """Returns value[b, index[b,s]] of integers or booleans; 0 for the index -1.
 
   Compares instead of gathering, because gathers are slow on accelerators.
   """
@@ -140,7 +140,7 @@ class SentenceFeatures:
 
   @property
   def depth_BW(self) -> Array:
-    """Edges from each word to its root."""
+    """Number of edges from each word to its root."""
     head_BW = self._required("head_BW")
     depth_BW = (head_BW != jnp.arange(head_BW.shape[1])).astype(jnp.int32)
     # Pointer doubling: after k rounds, depth counts up to 2**k edges.
@@ -151,21 +151,21 @@ class SentenceFeatures:
 
   @property
   def depth_BS(self) -> Array:
-    """Edges from a subword's word to its root; -1 where there is no word."""
+    """Number of edges from a subword's word to its root; -1 without a word."""
     return self._expand_words(self.depth_BW, -1)
 
   @property
   def relation_BS(self) -> Array:
-    """Relation of a subword's word to its parent; 0 where there is no word."""
+    """Relation between a subword's word and its parent; 0 without a word."""
     return self._expand_words(self._required("relation_BW"), 0)
 
   @property
   def tree_distance_BSS(self) -> Array:
-    """Edges between the words of two subwords; 255 where one has no word."""
+    """Tree distance between the words of two subwords; 255 without a word."""
     return self.expand_pairs(self._required("tree_distance_BWW"), 255)
 
   def annotation_BS(self, name: str) -> Array:
-    """Returns the label of a subword's word; 0 where there is no word.
+    """Returns the label of each subword's word; 0 without a word.
 
     Args:
       name: Annotation (`jaxsyn.data.annotations`).
@@ -173,7 +173,7 @@ class SentenceFeatures:
     return self._expand_words(self.annotations[name], 0)
 
   def expand_pairs(self, value_BWW: Array, fill: int) -> Array:
-    """Expands values of pairs of words to pairs of their subwords.
+    """Expands values for pairs of words to pairs of their subwords.
 
     Args:
       value_BWW: Integers from 0 to 255, or booleans.
@@ -202,7 +202,7 @@ class SentenceFeatures:
     return jnp.where(parsed, new, old)
 
   def with_positions(self) -> SentenceFeatures:
-    """Adds the positions of a parallel pass, and checks all shapes."""
+    """Adds the positions for a parallel pass and checks all shapes."""
     position_S = jnp.arange(self.real_BS.shape[1])
     return dataclasses.replace(
       self, position_Q=position_S, position_M=position_S
@@ -216,7 +216,7 @@ class SentenceFeatures:
     return self
 
   def _required(self, name: str) -> Array:
-    """Returns an array of the batch.
+    """Returns an array of the batch that a modifier requires.
 
     Raises:
       ValueError: The batch does not contain it.

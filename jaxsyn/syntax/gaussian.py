@@ -1,4 +1,4 @@
-"""Gaussian weights of scores: the common part of PASCAL and Deps-SAN."""
+"""Gaussian weights of attention scores, for PASCAL and Deps-SAN."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Gaussian(OnHeads):
 
 
 class GaussianModifier(HeadsModifier):
-  """Base of modules that apply Gaussian weights."""
+  """Base class of modules that apply Gaussian weights to scores."""
 
   def sigma_1111(self) -> Array:
     """Returns σ in float32."""

@@ -34,7 +34,7 @@ from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
 
 class _Direction(nn.Module):
-  """Parameters V, b, v̂ and b̂ of one direction."""
+  """Parameters of one edge direction: V, b, v̂ and b̂."""
 
   labels: int
   dtype: str
@@ -70,7 +70,7 @@ class _Direction(nn.Module):
 
 
 class _Convolution(nn.Module):
-  """One graph convolution."""
+  """Graph convolution over parents, children and the word itself."""
 
   relations: int
   dtype: str
@@ -87,7 +87,7 @@ class _Convolution(nn.Module):
     parent_BWX: Array,
     label_BWR: Array,
   ) -> tuple[Array, Array]:
-    """Computes the messages to all words.
+    """Computes the sum of messages to each word.
 
     Args:
       word_BWD: Words.
@@ -125,7 +125,7 @@ class _GraphBlock(Modifier):
     ]
 
   def _message_BSD(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the sum of the messages of all convolutions to each subword."""
+    """Returns the messages to each subword, summed over all convolutions."""
     subwords_BWS = features.in_word_BWS.astype(jnp.float32)
     count_BW1 = subwords_BWS.sum(2, keepdims=True)
     mean_BWS = subwords_BWS / jnp.maximum(count_BW1, 1.0)

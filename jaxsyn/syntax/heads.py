@@ -1,4 +1,4 @@
-"""Selection of layers and attention heads, which most modifiers share."""
+"""Selection of layers and attention heads by the options of modifiers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class OnAllHeads(OnHeads):
 
 
 class HeadsModifier(Modifier):
-  """Base of modules with parameters for each selected attention head."""
+  """Base class of modules with parameters for each selected attention head."""
 
   @property
   def heads(self) -> tuple[int, ...]:
@@ -85,12 +85,12 @@ class HeadsModifier(Modifier):
 
 
 def head_indices(choice: HeadChoice, size: int) -> tuple[int, ...]:
-  """Returns the indices of the selected ones of `size` heads."""
+  """Returns the indices of the selected heads among `size` heads."""
   return tuple(range(size)) if choice is None else choice
 
 
 def on_heads(heads: HeadChoice, new: Array, old: Array, axis: int = 1) -> Array:
-  """Returns the new values of the selected heads, and the old ones elsewhere.
+  """Returns new values at the selected heads, and old values at all others.
 
   Args:
     heads: Selected heads; None: all.
@@ -107,7 +107,7 @@ def on_heads(heads: HeadChoice, new: Array, old: Array, axis: int = 1) -> Array:
 
 
 def take_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
-  """Returns the selected heads only, in the given order.
+  """Returns only the selected heads, in the given order.
 
   It concatenates slices, because the gradient of a gather is a scatter.
 
@@ -125,7 +125,7 @@ def take_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
 def put_heads(
   heads: tuple[int, ...], new: Array, old: Array, axis: int = 1
 ) -> Array:
-  """Replaces the selected heads of an array: the inverse of `take_heads`.
+  """Replaces the selected heads of an array; inverse of `take_heads`.
 
   Args:
     heads: Indices of one or more heads.

@@ -1,4 +1,4 @@
-"""Modifiers that replace the last dimensions of the embeddings.
+"""Base classes of modifiers that replace the last embedding dimensions.
 
 Letters: P dimension of a replacement.
 """
@@ -27,7 +27,7 @@ LAST_DIMENSIONS = "the last dimensions of the embeddings"
 
 
 class LabelTable(nn.Embed):
-  """Embedding table of labels, where unknown labels count as label 0."""
+  """Embedding table for labels; unknown labels are treated as label 0."""
 
   def __call__(self, label_BS: Array) -> Array:
     """Returns the vectors in float32.
@@ -40,7 +40,7 @@ class LabelTable(nn.Embed):
 
 
 def label_table(labels: int, size: int, site: AttentionSite) -> LabelTable:
-  """Creates a table of label vectors.
+  """Creates an embedding table for labels, scaled like the token embeddings.
 
   Args:
     labels: Number of labels, with ids from 1. Label 0 is "no label".
@@ -55,7 +55,7 @@ def label_table(labels: int, size: int, site: AttentionSite) -> LabelTable:
 def replace_last(
   x_BSD: Array, last_BSP: Array, features: SentenceFeatures
 ) -> Array:
-  """Replaces the last dimensions of embeddings of sentences with a tree."""
+  """Replaces the last embedding dimensions of all sentences with a tree."""
   token_BSD = x_BSD[..., : x_BSD.shape[-1] - last_BSP.shape[-1]]
   last_BSP = last_BSP.astype(x_BSD.dtype)
   return features.where_parsed(

@@ -68,7 +68,7 @@ class _Localness(HeadsModifier):
   def _window_BHQ(
     self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
   ) -> Array:
-    """Returns the window as a share of the sentence; Q may be 1."""
+    """Returns window sizes as fractions of the sentence; Q may be 1."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
       count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]

@@ -45,7 +45,7 @@ class Address:
 
 @struct.dataclass
 class Published:
-  """An array with its address, which is static under `jit`."""
+  """Published array with its address, which is static under `jit`."""
 
   address: Address = struct.field(pytree_node=False)
   value: Array
@@ -79,7 +79,7 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
 
 @struct.dataclass
 class Maps:
-  """All arrays that one call of a model published, in order of publication.
+  """Arrays published by one call of a model, in order of publication.
 
   Layers come in ascending order, and modifiers in the order of the table.
 
@@ -93,13 +93,13 @@ class Maps:
 
   @classmethod
   def of(cls, state: Mapping[str, Any]) -> Maps:
-    """Returns the maps in the mutable state that `apply` returns."""
+    """Extracts the published maps from the state that `apply` returns."""
     # Not by jax.tree.leaves, which sorts layer 10 before layer 2.
     published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
     return cls(tuple(published.values()))
 
   def find(self, **fields: str | int) -> tuple[Published, ...]:
-    """Returns all maps, one or more, whose address has the given fields.
+    """Returns all maps whose addresses have the given fields; at least one.
 
     Raises:
       InputError: There is none; the message lists the published maps.
@@ -118,7 +118,7 @@ class Maps:
     return matches
 
   def at(self, address: Address) -> Any:
-    """Returns the array of an address; raises as `find` does."""
+    """Returns the array at an address; raises the errors of `find`."""
     return self.find(**dataclasses.asdict(address))[0].value
 
   def _listed(self) -> str:

@@ -1,4 +1,4 @@
-"""Base classes of attention modifiers: options and Linen module.
+"""Base classes of attention modifiers: options and Linen modules.
 
 A modifier overrides one or more stages of attention: `embed`, `project`,
 `rescore`, `mix`, `adapt_output` and `adapt_encoding`. `jaxsyn.models.attention`
@@ -65,7 +65,7 @@ class AttentionSite:
     return self.width // self.heads
 
   def for_modifier(self, name: str) -> AttentionSite:
-    """Returns the same site, for the modifier of that name."""
+    """Returns the same site for the modifier with the given name."""
     return dataclasses.replace(self, modifier=name)
 
 
@@ -84,7 +84,7 @@ class Modifier(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Array:
-    """Returns values that all layers read in `features.shared_features`.
+    """Returns the values that all layers read in `features.shared_features`.
 
     A modifier that overrides this has one more module, at layer -1, which
     computes the values once. Its parameters are shared by all layers.
@@ -98,7 +98,7 @@ class Modifier(nn.Module):
   def project(
     self, q_BQHK: Array, k_BMHK: Array, features: SentenceFeatures
   ) -> tuple[Array, Array]:
-    """Changes the queries, which are divided by √K already, and the keys."""
+    """Changes the queries (already divided by √K) and the keys."""
     return q_BQHK, k_BMHK
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
@@ -145,7 +145,7 @@ class ModifierSpec(Choice):
 
   @property
   def train_only_features(self) -> tuple[str, ...]:
-    """Features that the modifier reads in training only."""
+    """Features that the modifier reads only in training."""
     return ()
 
   @property
@@ -156,7 +156,7 @@ class ModifierSpec(Choice):
 
   @property
   def at_embeddings(self) -> bool:
-    """Whether the modifier changes the encoder's input or output, not its layers."""
+    """Whether the modifier changes the encoder's input or output."""
     stages = self.modifier
     return (
       stages.embed is not Modifier.embed
@@ -184,11 +184,11 @@ class ModifierSpec(Choice):
     )
 
   def exclusive_targets(self, stack_shape: StackShape) -> set[str]:
-    """Returns descriptions of values that no other modifier may replace too."""
+    """Returns descriptions of values that only this modifier may replace."""
     return set()
 
   def is_active(self, stack_shape: StackShape) -> bool:
-    """Returns whether the modifier changes anything; others are not created."""
+    """Returns whether the modifier changes anything; if not, it is omitted."""
     is_disabled = self.disabled_options and all(
       getattr(self, n) == v for n, v in self.disabled_options.items()
     )
@@ -212,7 +212,7 @@ class ModifierSpec(Choice):
   def reject_changed_options(
     self, at: ConfigPath, names: Iterable[str], reason: str
   ) -> None:
-    """Raises InputError for options that are set and have no effect.
+    """Raises InputError for options that are set but have no effect.
 
     Args:
       at: Location of the options in the config.

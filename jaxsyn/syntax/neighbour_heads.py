@@ -103,7 +103,7 @@ class _NeighbourHeads(HeadsModifier):
     return near_BSS | is_same_BSS | diagonal_SS | pad_BS1
 
   def _gate_logit_BHQ(self, features: SentenceFeatures) -> Array:
-    """Returns the logits of the gate; H is 1 if heads share it."""
+    """Returns the logits of the gate; H is 1 if all heads share the gate."""
     if self.spec.gate == "input":
       x_BQD = features.inputs[-1].astype(jnp.float32)
       return (x_BQD @ self.gate_D + self.gate_bias)[:, None]
@@ -147,7 +147,7 @@ class _NeighbourHeads(HeadsModifier):
 
 
 def _with_adjacent_words(near_BWX: Array) -> Array:
-  """Returns near[w] | near[w - 1] | near[w + 1] for each word w."""
+  """Extends each word's near words by those of the two adjacent words."""
   padded_BWX = jnp.pad(near_BWX, ((0, 0), (1, 1), (0, 0)))
   return near_BWX | padded_BWX[:, :-2] | padded_BWX[:, 2:]
 

@@ -1,4 +1,4 @@
-"""Base of modifiers that add a learned bias to the score of each kind of pair.
+"""Base classes of modifiers that learn a score bias per kind of pair.
 
 Each head has its own biases, which all layers share, as published.
 """
@@ -25,7 +25,7 @@ class PairBias(OnAllHeads):
 
 
 class PairBiasModifier(HeadsModifier):
-  """Base of modules that add biases from a table to the scores."""
+  """Base class of modules that add biases from a table to the scores."""
 
   def setup(self) -> None:
     if self.site.layer < 0:  # the module that all layers share
@@ -36,7 +36,7 @@ class PairBiasModifier(HeadsModifier):
     raise NotImplementedError
 
   def bias_BHQM(self, features: SentenceFeatures) -> Array:
-    """Returns the biases of the selected heads, float32.
+    """Returns the biases of the selected heads in float32.
 
     B is 1 if they do not depend on the sentence.
     """

@@ -41,7 +41,7 @@ def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
 
 @jax.custom_vjp
 def spread(value_BQHL: Array, label_BQM: Array) -> Array:
-  """Returns the value of each pair's label: value[b,q,h,label[b,q,m]].
+  """Looks up the value of each pair's label: value[b,q,h,label[b,q,m]].
 
   Gathers, and scatters in the backward pass, are slow on many devices. Labels
   that all sentences share (B = 1 in label_BQM) use a matrix product; others use
@@ -150,7 +150,7 @@ class Labelled(OnAllHeads):
 
 
 class LabelledModifier(HeadsModifier):
-  """Base of modules that label pairs of positions and learn vectors of labels."""
+  """Base class of modifiers with a learned vector for each label of a pair."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec
@@ -170,18 +170,18 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns the number of labels that occur, the first rows of a table."""
+    """Returns the number of leading table rows whose labels occur."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:
-    """Returns the label of each pair from 0; -1: none.
+    """Returns the label of each pair, counted from 0; -1 for no label.
 
     B is 1 if labels do not depend on the sentence.
     """
     raise NotImplementedError
 
   def clipped(self, distance: Array) -> Array:
-    """Clips signed distances, and returns labels from 0 (for -clip)."""
+    """Clips signed distances and converts them to labels from 0."""
     clip = self.spec.clip
     return jnp.clip(distance, -clip, clip) + clip
 

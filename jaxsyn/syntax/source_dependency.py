@@ -31,7 +31,7 @@ LENGTH, KERNEL = 10, 3
 
 
 def membership(features: SentenceFeatures) -> Array:
-  """Returns whether a subword belongs to a word, boolean BSW.
+  """Returns a mask BSW of the subwords that belong to each word.
 
   There is one more word than parents, "no word": that of EOS and padding.
   """
@@ -42,7 +42,7 @@ def membership(features: SentenceFeatures) -> Array:
 
 
 def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
-  """Returns the unit ⟨parent, siblings, children⟩ of each word, in this order.
+  """Returns the words in each word's unit: parent, siblings, then children.
 
   Siblings and children are in sentence order. Roots have no parent and are not
   siblings of each other. A word without subwords is in no unit.
@@ -95,7 +95,7 @@ class Surroundings(nn.Module):
 
   @nn.compact
   def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns v_BSP; for EOS and padding, that of an empty unit."""
+    """Returns the encoding v_BSP of each subword's tree neighbors."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
       "kernel", nn.initializers.lecun_normal(), (KERNEL, D, self.size)

@@ -1,4 +1,4 @@
-"""Parsing heads: attention heads whose weights a loss trains to find parents.
+"""Parsing heads: attention heads that a loss trains to attend to parents.
 
 Such a head scores pairs by a bi-affine form instead of a product; the losses are
 in `jaxsyn.training.head_losses`. It reads no tree itself, so that translation
@@ -44,7 +44,7 @@ def first_of_parent_BS(features: SentenceFeatures) -> Array:
 
 
 def chain_BS(features: SentenceFeatures) -> Array:
-  """Returns the next subword of the word; -1 without a word or a tree.
+  """Returns the next subword in the chain; -1 without a word or a tree.
 
   For the last subword of a word it is the first one of the parent word, and for
   that of a root the subword itself.
@@ -61,7 +61,7 @@ def chain_BS(features: SentenceFeatures) -> Array:
 
 
 def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
-  """Returns the pairs that the mask of attention shows (B1M in an encoder)."""
+  """Returns a mask of the visible pairs (B1M in an encoder)."""
   real_B1M = features.real_BS[:, None, :]
   if stack == "encoder" or features.full_context:
     return real_B1M
@@ -98,7 +98,7 @@ class Supervised(OnHeads):
 
 
 class SupervisedModifier(HeadsModifier):
-  """Base of modules with scores q̃ᵀ U k̃ + u·k̃ for forms q̃, k̃ of query and key."""
+  """Base class of modules with bilinear scores q̃ᵀ U k̃ + u·k̃."""
 
   def setup(self) -> None:
     heads, width = len(self.heads), self.site.head_width
@@ -115,23 +115,23 @@ class SupervisedModifier(HeadsModifier):
 
   @property
   def has_bias(self) -> bool:
-    """Whether there is a bias u, which is initialized to 0."""
+    """Whether the scores have a bias u, initialized to 0."""
     return True
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    """Returns the forms q̃ and k̃ of undivided queries and of keys."""
+    """Returns the forms q̃ and k̃ of queries (not divided by √K) and keys."""
     raise NotImplementedError
 
   def targets(self, features: SentenceFeatures) -> Array:
-    """Returns the subword that each subword should find; -1: none."""
+    """Returns the index of each subword's target; -1 without a target."""
     raise NotImplementedError
 
   def target_rows(self, target_BQ: Array) -> Array:
-    """Converts targets by subword to targets by row of the attention."""
+    """Converts targets of subwords to targets of attention rows."""
     return target_BQ
 
   def by_subword(self, log_p_BQM: Array, features: SentenceFeatures) -> Array:
-    """Converts rows and columns of the attention to those of subwords."""
+    """Converts attention rows and columns to those of subwords."""
     return log_p_BQM
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
@@ -170,7 +170,7 @@ class SupervisedModifier(HeadsModifier):
   def _gold_scores(
     self, score_BHQM: Array, features: SentenceFeatures
   ) -> Array:
-    """Returns scores with all weight on the target, where it is visible."""
+    """Returns scores with all weight on the target if it is visible."""
     if features.head_BW is None:
       return score_BHQM
     target_BQ1 = self.target_rows(self.targets(features))[:, :, None]

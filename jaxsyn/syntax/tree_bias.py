@@ -36,7 +36,7 @@ MAX_EDGES = 5  # number of first edges of a path that are encoded
 
 
 def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the numbers of edges up to the lowest common ancestor and down.
+  """Returns the steps up to the lowest common ancestor, and down from it.
 
   Args:
     features: Features with `head_BW` and `tree_distance_BWW`.
@@ -55,7 +55,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns the edges of the path from one word to another, in order.
+  """Returns the edges on the path from one word to another, in order.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.
@@ -110,7 +110,7 @@ class _TreeBias(PairBiasModifier):
     return jnp.where(distance_BWW == OTHER_TREE, no_path, label_BWW)
 
   def _edge_bias_BWWH(self, features: SentenceFeatures) -> Array:
-    """Returns the mean bias of the edges of each path."""
+    """Returns the mean bias of the edges on each path."""
     edge_EBWW = edges_EBWW(features, MAX_EDGES, self.site.relations)
     one_EBWWR = jax.nn.one_hot(edge_EBWW, self.edge_ERH.shape[1])
     sum_BWWH = jnp.einsum(
@@ -172,7 +172,7 @@ class TreeBias(PairBias):
 
   @property
   def kinds(self) -> int:
-    """Number of kinds of pairs, including "no path" and "with EOS"."""
+    """Number of pair kinds, including "no path" and "with EOS"."""
     steps = self.clip + 1
     return (steps if self.kind == "distance" else steps * steps) + 2
 

@@ -57,7 +57,7 @@ def branch_BW(head_BW: Array) -> Array:
 
 
 def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
-  """Returns the branches on the path from each subword's word to its root.
+  """Returns the branches taken on the path from each word to its root.
 
   They are -1 from the root on, and where there is no word.
 
@@ -77,7 +77,7 @@ def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
 
 
 def _even_decays(key: Array, shape: tuple[int, ...]) -> Array:
-  """Initializes logits of decays that are evenly spaced between 0 and 1."""
+  """Initializes the logits of decays evenly spaced between 0 and 1."""
   (copies,) = shape
   decay_C = jnp.arange(1, copies + 1) / (copies + 1)
   return jnp.log(decay_C) - jnp.log1p(-decay_C)

@@ -24,7 +24,7 @@ BASE = 10000.0  # of the rotation frequencies, as in the paper
 
 
 def rotate(x_BSHK: Array, angle_BSK: Array) -> Array:
-  """Rotates pairs of channels.
+  """Rotates pairs of channels by position-dependent angles.
 
   Args:
     x_BSHK: Queries or keys. If K is odd, the last channel is not rotated.
@@ -43,7 +43,7 @@ class _TreeRotary(Modifier):
   def _rotary_position_BS(
     self, features: SentenceFeatures, by: str, position_S: Array
   ) -> Array:
-    """Returns the positions of a kind; without a tree, those in the sentence."""
+    """Returns tree positions, or sentence positions without a tree."""
     line_1S = position_S[None].astype(jnp.float32)
     if by == "line":
       return line_1S

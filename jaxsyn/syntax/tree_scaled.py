@@ -23,7 +23,7 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def edges_BSS(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the edges between the words of two subwords, and which are far.
+  """Returns the tree distances of subwords' words, and a mask of far pairs.
 
   EOS is far from everything but itself. In the authors' code it has the largest
   distance of the batch, even to itself; here a sentence does not depend on its
@@ -42,7 +42,7 @@ class _TreeScaled(GaussianModifier):
   def _sparse(
     self, features: SentenceFeatures
   ) -> tuple[Array, Array, Array | None]:
-    """Returns distances, far pairs and dropped pairs."""
+    """Returns tree distances, and masks of far pairs and of dropped pairs."""
     spec: TreeScaled = self.spec
     has_path_BSS = features.tree_distance_BSS != OTHER_TREE
     edges, far_BSS = edges_BSS(features)

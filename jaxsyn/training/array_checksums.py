@@ -1,4 +1,4 @@
-"""Checksums of the arrays of a checkpoint, since Orbax verifies only metadata.
+"""Computes checksums of checkpoint arrays; Orbax verifies only metadata.
 
 A checksum belongs to a region of the complete array, not to the shard of a device,
 so it can be verified on another number of devices. If no process has a complete
@@ -54,7 +54,7 @@ def arrays_by_name(tree: Tree) -> dict[str, Any]:
 
 
 def start_checksums(tree: Tree) -> Callable[[], Checksums]:
-  """Copies the arrays of this process to the host, to compute their checksums.
+  """Copies this process's arrays to the host to compute their checksums.
 
   Returns:
     A function that computes the checksums. The devices may already change the
@@ -83,7 +83,7 @@ def start_checksums(tree: Tree) -> Callable[[], Checksums]:
 
 
 def merge(by_process: Sequence[Checksums]) -> Checksums:
-  """Returns the checksums of all processes of a run as one."""
+  """Merges the checksums from all processes of a run."""
   merged, *others = by_process
   for other in others:
     for name, entry in other.items():
@@ -105,7 +105,7 @@ def first_difference(tree: Tree, expected: Checksums) -> str:
 
 
 def _local_regions(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
-  """Yields the regions of an array whose checksums this process computes."""
+  """Yields the array regions whose checksums this process computes."""
   if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
     yield "", np.asarray(leaf)
     return
@@ -117,7 +117,7 @@ def _local_regions(leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _region(leaf: Any, region: str) -> np.ndarray | None:
-  """Returns a region of an array; None if no shard of this process covers it."""
+  """Returns a region of an array; None if no local shard contains it."""
   complete = [(0, size) for size in leaf.shape]
   wanted = complete
   if region:

@@ -1,4 +1,4 @@
-"""Options of losses that select a layer and heads of attention."""
+"""Options of losses that read a layer's attention heads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CROSS_KINDS = ("weight_BHQM", "weight_BTS")  # of attention, of GRU windows
 
 
 def check_layer(at: ConfigPath, layer: int, layers: int, stack: str) -> None:
-  """Checks that a stack has a layer.
+  """Raises InputError unless a stack has the given layer.
 
   Args:
     at: Config path of the option.
@@ -40,7 +40,7 @@ def check_layer(at: ConfigPath, layer: int, layers: int, stack: str) -> None:
 
 
 def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
-  """Checks that a layer with `count` heads has all given heads, without repeats.
+  """Raises InputError unless the heads exist in the layer and are distinct.
 
   Raises:
     InputError: There is no such head, or the heads are not distinct.
@@ -56,7 +56,7 @@ def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
 
 
 def layer_index(layer: int, layers: int) -> int:
-  """Returns the index, from 0, of a layer that `check_layer` accepts."""
+  """Returns the index (from 0) of a layer that passed `check_layer`."""
   return layer if layer >= 0 else max(layer + layers, 0)
 
 
@@ -86,7 +86,7 @@ class LayerLoss(Loss):
 
 
 def cross_attention(maps: Maps, layer: int) -> Array:
-  """Returns the weights of a layer's cross-attention (BHTS).
+  """Returns the cross-attention weights (BHTS) of a layer.
 
   The windows of a recurrent decoder count as heads.
 

@@ -68,7 +68,7 @@ class _Metadata:
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointFolder:
-  """A directory of checkpoints, each in a subdirectory named by its step.
+  """Directory of checkpoints, each in a subdirectory named by its step.
 
   Attributes:
     folder: Path of the directory.
@@ -110,7 +110,7 @@ class CheckpointFolder:
         remote.remove(self.folder, [name])
 
   def path(self, step: int) -> pathlib.Path:
-    """Returns the directory of a checkpoint, which may not exist."""
+    """Returns the directory of a checkpoint, whether or not it exists."""
     return self.folder / str(step)
 
   def metadata(self, step: int) -> dict[str, Any]:
@@ -212,7 +212,7 @@ class CheckpointFolder:
   def newest(
     self, read: Callable[[int], Any], count: int = 1
   ) -> tuple[list[tuple[int, Any]], dict[int, str]]:
-    """Reads the newest intact checkpoints.
+    """Reads the newest intact checkpoints, up to a given number.
 
     Args:
       read: Function that reads a step; it raises CorruptFileError.
@@ -240,7 +240,7 @@ class CheckpointFolder:
 
 @contextlib.contextmanager
 def _local_copy(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a path that Orbax can read: local paths and gs://, but not s3://."""
+  """Yields a path that Orbax can read, as a local copy if necessary."""
   if not os.fspath(path).startswith("s3://"):
     yield path
     return
@@ -270,7 +270,7 @@ def _restore(path: pathlib.Path, abstract: Tree, part: str) -> Tree:
 
 
 def _with_sharding(leaf: Any) -> Any:
-  """Returns a leaf with the first local device as its default sharding."""
+  """Returns an array spec whose sharding defaults to the first local device."""
   if isinstance(leaf, np.ndarray):  # is restored as a NumPy array
     return leaf
   sharding = getattr(leaf, "sharding", None)
@@ -280,7 +280,7 @@ def _with_sharding(leaf: Any) -> Any:
 
 
 def _raise_on_all_hosts(reason: str) -> None:
-  """Raises CorruptFileError on all hosts if any has a reason."""
+  """Raises CorruptFileError on all hosts if any host passes a reason."""
   if first := hosts.first_reason_on_any_host(reason):
     raise CorruptFileError(first)
 
@@ -296,7 +296,7 @@ def _is_machine_error(error: Exception) -> bool:
 def _check_model(
   saved: array_checksums.Checksums, abstract: Tree, path: pathlib.Path
 ) -> None:
-  """Raises InputError if a checkpoint has other arrays than a model."""
+  """Raises InputError if a checkpoint's arrays differ from the model's."""
   theirs = {n: f"{e['dtype']} {tuple(e['shape'])}" for n, e in saved.items()}
   ours = {
     name: f"{leaf.dtype} {tuple(leaf.shape)}"

@@ -1,4 +1,4 @@
-"""Reading of the parameters in the checkpoints of a run, which may be training.
+"""Reads parameters from checkpoints of a run that may be training.
 
 Reading writes nothing. If a checkpoint is corrupt, another one is read, and the
 result lists the corrupt one; `jaxsyn.session.parameters` reports or rejects it.
@@ -24,7 +24,7 @@ Tree = Any
 
 @dataclasses.dataclass
 class LogWindow:
-  """Sums over the steps since the last log record.
+  """Sums over the steps since the last log record was written.
 
   They are part of a checkpoint, so that the next record of a resumed run equals
   that of an uninterrupted one.
@@ -47,7 +47,7 @@ class LogWindow:
 
 @dataclasses.dataclass
 class Progress:
-  """Progress of a run, which is stored next to the train state.
+  """Progress of a run, stored next to the train state.
 
   Attributes:
     epoch, batch: Position of the next batch in the data.
@@ -90,7 +90,7 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-  """Parameters for translation, and the checkpoints they come from.
+  """Parameters for translation, with the checkpoints that they come from.
 
   Attributes:
     params: Parameters of one checkpoint, or the mean of several.
@@ -129,7 +129,7 @@ class CheckpointReader:
     return self.last.steps()
 
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
-    """Returns the requested parameters, or the newest intact ones instead.
+    """Returns the requested parameters, or else the newest intact ones.
 
     Args:
       which: "best", "last", or a step, which must be intact. Before the first
@@ -163,7 +163,7 @@ class CheckpointReader:
     return Parameters(params, (step,), corrupt=messages)
 
   def average_params(self, count: int, abstract: Tree, ema: bool) -> Parameters:
-    """Returns the mean of the parameters of the newest intact checkpoints.
+    """Averages the parameters of the newest intact checkpoints.
 
     Args:
       count: Number of checkpoints, at least 1.
@@ -206,7 +206,7 @@ class CheckpointReader:
   def _newest(
     self, count: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], dict[int, str]]:
-    """Returns `CheckpointFolder.newest` of the parameters in train states."""
+    """Reads the parameters in the newest intact train states."""
     intact, corrupt = self.last.newest(
       lambda step: self._read_params(step, abstract, ema), count
     )
@@ -215,7 +215,7 @@ class CheckpointReader:
     return intact, corrupt
 
   def _missing_best(self) -> dict[int, str]:
-    """Returns the step of the best validation so far with a reason, if any."""
+    """Returns the step of a missing best checkpoint, with the reason."""
     intact, _ = self.last.newest(self.last.metadata)
     step = intact[0][1]["content"].get("best_step", -1) if intact else -1
     return {step: f"{self.best.folder} is empty"} if step >= 0 else {}

@@ -1,4 +1,4 @@
-"""Saving and resuming of a run, with Orbax.
+"""Saves and resumes a run with Orbax.
 
   WORKDIR/checkpoints/STEP   newest train states
   WORKDIR/best/STEP          best parameters by config.train.selection
@@ -74,7 +74,7 @@ class CheckpointWriter(CheckpointReader):
     self._saving: Future[None] | None = None
 
   def save(self, step: int, state: Tree, progress: Progress) -> None:
-    """Starts saving a train state; returns when the state may be changed."""
+    """Starts saving a train state; returns once the state may be modified."""
     self._save(self.last, step, state, dataclasses.asdict(progress))
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class CheckpointWriter(CheckpointReader):
       folder.remove(other)
 
   def wait(self) -> None:
-    """Waits until this process has written everything.
+    """Waits until this process has written all checkpoints.
 
     Raises:
       InputError: The disk is full; older checkpoints are intact.
@@ -169,7 +169,7 @@ class CheckpointWriter(CheckpointReader):
         saving.result()
 
   def wait_for_all(self) -> None:
-    """Waits until no host writes any more; all hosts must call it."""
+    """Waits until all hosts have finished writing; every host must call it."""
     saving = [self._saving] if self._saving else []
     hosts.barrier(
       lambda: not futures.wait(saving, timeout=hosts.POLL_SECONDS).not_done
@@ -177,7 +177,7 @@ class CheckpointWriter(CheckpointReader):
     self.wait()
 
   def close(self) -> None:
-    """Waits until everything is written, and ends the threads."""
+    """Waits until all checkpoints are written, and ends the threads."""
     try:
       self.wait()
     finally:
@@ -211,7 +211,7 @@ class CheckpointWriter(CheckpointReader):
     return step, state, progress
 
   def _set_aside(self, step: int, reason: str) -> None:
-    """Renames a corrupt train state."""
+    """Renames a corrupt train state so that it is not read again."""
     new_path = self.workdir / f"corrupt-{step}-{secrets.token_hex(4)}"
     logging.warning(
       "skipped a corrupt checkpoint, now %s: %s", new_path, reason
@@ -223,7 +223,7 @@ class CheckpointWriter(CheckpointReader):
 
 
 def _unshared(x: Any) -> Any:
-  """Returns an array whose buffer no later step reuses.
+  """Returns an array whose buffer is not reused by later steps.
 
   On a CPU, Orbax reads the buffer of an array itself while the next step, to which
   the state is donated, may overwrite it.
@@ -240,7 +240,7 @@ def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
-  """Raises errors of a full disk or an object store as one message."""
+  """Reports errors of a full disk or an object store as one message."""
   try:
     yield
   except (InputError, StoreError):

@@ -68,7 +68,7 @@ class TeacherLoss(Loss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    """Returns the teacher's model with the maps that the loss needs published.
+    """Returns the teacher's model spec with the maps for the loss published.
 
     Args:
       at: Config path of this loss.
@@ -169,7 +169,7 @@ class Distillation(LayerLoss, TeacherLoss):
     return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns how often the largest weight of a head is where the teacher's is."""
+    """Returns how often student and teacher attend most to the same subword."""
     weight_BHQM = _head_weights(maps, self.layer, self.heads)
     ours_BHQ = jnp.argmax(weight_BHQM, axis=3)
     theirs_BHQ = jnp.argmax(batch[TEACHER_ATTENTION], axis=3)
@@ -224,7 +224,7 @@ class WordDistillation(TeacherLoss):
 
 
 def _head_weights(maps: Maps, layer: int, heads: tuple[int, ...]) -> Array:
-  """Returns the weights of heads in an encoder layer (BHQM)."""
+  """Returns the attention weights (BHQM) of given heads in an encoder layer."""
   (published,) = maps.find(
     stack="encoder", layer=layer, modifier="", kind="weight_BHQM"
   )

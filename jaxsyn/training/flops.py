@@ -17,7 +17,7 @@ from jax.interpreters import partial_eval
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """Peak rates of one JAX device.
+  """Peak rates of one type of accelerator.
 
   Attributes:
     flops: FLOP/s of dense bfloat16 products; of float16 on a T4.
@@ -50,7 +50,7 @@ CHIPS = {
 
 
 def chip(kind: str) -> Chip | None:
-  """Returns the rates of a `device_kind` by its longest known prefix.
+  """Returns the rates of the chip that a `device_kind` names by its prefix.
 
   The result is None for an unknown kind, such as a CPU.
   """
@@ -59,13 +59,13 @@ def chip(kind: str) -> Chip | None:
 
 
 def peak_flops() -> float | None:
-  """Returns the peak FLOP/s of all devices; None if the kind is unknown."""
+  """Returns the total peak FLOP/s of all devices; None for unknown kinds."""
   known = chip(jax.devices()[0].device_kind)
   return known.flops * jax.device_count() if known else None
 
 
 def product_flops(function: Callable[..., Any], *arguments: Any) -> float:
-  """Returns the FLOPs of the matrix products in one call of a function.
+  """Returns the FLOPs of all matrix products in one call of a function.
 
   Loops of known length count as often as they run, other loops once; of the
   branches of a condition, the most expensive one counts.

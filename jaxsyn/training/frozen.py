@@ -24,7 +24,7 @@ OPTION = "config.train.freeze"
 
 
 def retained(patterns: Sequence[str], frozen: Tree, updated: Tree) -> Tree:
-  """Returns frozen parameters of one tree and the other parameters of another.
+  """Combines the frozen parameters of one tree with all others of another.
 
   Args:
     patterns: Patterns of frozen parameters.
@@ -39,7 +39,7 @@ def retained(patterns: Sequence[str], frozen: Tree, updated: Tree) -> Tree:
 
 
 def constant(patterns: Sequence[str], params: Tree) -> Tree:
-  """Returns parameters whose frozen ones have no gradient."""
+  """Returns the parameters, with gradients stopped at the frozen ones."""
   return retained(patterns, jax.lax.stop_gradient(params), params)
 
 
@@ -105,7 +105,7 @@ def _is_frozen(path: Any, patterns: Sequence[str]) -> bool:
 
 
 def _suggestion(pattern: str, names: Sequence[str]) -> str:
-  """Returns similar names, and the modules that names start with."""
+  """Returns a hint that lists similar names and all top-level modules."""
   modules = {name.partition("/")[0] for name in names}
   text = pattern.replace("*", "")
   close = difflib.get_close_matches(text, [*names, *modules], n=3, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""Losses of attention heads that learn to parse, and of their agreement.
+"""Losses that train attention heads to parse, and parses to agree.
 
 They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for each
 subword, a distribution over the subwords of its side, and the subword to find.
@@ -33,12 +33,12 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns the parses (log_parse_BQM) of a stack, lowest layer first."""
+  """Returns the parses (log_parse_BQM) in a stack, lowest layer first."""
   return maps.find(stack=stack, kind="log_parse_BQM")
 
 
 def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
-  """Raises InputError unless a head of the stack learns to parse."""
+  """Raises InputError unless the stack has a head that learns to parse."""
   if not any(
     isinstance(m, Supervised) for _, m in spec.modifiers.modifiers_in(stack)
   ):
@@ -82,7 +82,7 @@ class _Heads(Loss):
     return sum_B, count_B
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns the UAS, the share of words whose parent word the head finds.
+    """Returns the UAS, the fraction of words whose parent the head finds.
 
     The trees are those of training, including controls (config.data.tree). The
     parse is that of the highest parsing layer. For the last subword of each
@@ -206,7 +206,7 @@ class Synchronisation(LayerLoss):
     return sum_B, jnp.sum(real_BT, axis=1)
 
   def normalize(self, mapped_BTT: Array, visible_BTT: Array) -> Array:
-    """Returns rows that sum to 1 over the visible entries, 0 elsewhere."""
+    """Normalizes rows to sum to 1 over the visible entries; others become 0."""
     tiny = 1e-9
     if self.normalise == "renorm":
       mapped_BTT = jnp.where(visible_BTT, mapped_BTT, 0.0)

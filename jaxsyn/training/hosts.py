@@ -1,4 +1,4 @@
-"""Several processes that work together: joining, coordination and shutdown.
+"""Coordinates several processes: joining, synchronization and shutdown.
 
 JAX connects the processes and moves arrays (`jax.distributed`). This module does
 what is left to a program: joining before any other use of JAX, common decisions
@@ -114,7 +114,7 @@ def join(values: flags.FlagValues) -> None:
 
 
 def check_joined() -> None:
-  """Checks that this is not one of several cluster tasks that has not joined.
+  """Raises InputError if this is one of several tasks that have not joined.
 
   Raises:
     InputError: Each task would train its own model into the same directory.
@@ -131,7 +131,7 @@ def check_joined() -> None:
 
 
 def all_gather_json(content: Any) -> list[Any]:
-  """Returns the JSON content that each process passes, by process index."""
+  """Returns the JSON values that all processes pass, by process index."""
   if jax.process_count() == 1:
     return [content]
   data = np.frombuffer(json.dumps(content).encode(), np.uint8)
@@ -177,7 +177,7 @@ def check_same(
   values: Mapping[str, Any],
   advice: str = "Start all with the same command.",
 ) -> None:
-  """Checks that all processes have the same values.
+  """Raises InputError unless all processes have the same values.
 
   Args:
     what: Name of the values in the error message.
@@ -271,7 +271,7 @@ def wait_for_all(
 
 @contextlib.contextmanager
 def shutdown_together(heartbeat: int) -> Iterator[None]:
-  """Ends all processes soon after the `with` block of one has failed.
+  """Ends all processes soon after the `with` block fails in one of them.
 
   After an exception, a process exits at once, without JAX's shutdown barrier, in
   which it would wait for the others. These notice the lost connection or the
@@ -291,7 +291,7 @@ def shutdown_together(heartbeat: int) -> Iterator[None]:
 
 
 def print_error(text: str) -> None:
-  """Prints a line on standard error immediately, in one write."""
+  """Prints a line on standard error immediately, as a single write."""
   with contextlib.suppress(OSError):
     sys.stdout.flush()
     print(f"{text}\n", end="", file=sys.stderr, flush=True)
@@ -320,7 +320,7 @@ def _exit(error: BaseException, heartbeat: int) -> None:
 
 
 def _exit_unjoined(values: flags.FlagValues) -> None:
-  """Exits with a message, before JAX does with a C++ stack trace."""
+  """Exits with a message before JAX would print a C++ stack trace."""
   print_error(
     f"error: not all processes have joined within {values.join_timeout} s. Start "
     "--processes of them, each with its own --process and with the same "
@@ -330,7 +330,7 @@ def _exit_unjoined(values: flags.FlagValues) -> None:
 
 
 def _first_outcome(client: Any, key: str, outcome: str) -> str:
-  """Returns the outcome that some process published first, if any."""
+  """Returns the first outcome that any process has published, if any."""
   if outcome:
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # exists already
       client.key_value_set(key, outcome)

@@ -1,4 +1,4 @@
-"""Log of a run: log.jsonl, progress on the terminal, TensorBoard and others.
+"""Logs a run to log.jsonl, the terminal, TensorBoard and Weights & Biases.
 
 A record is a flat dictionary of numbers. A resumed run drops the records after its
 first step, so that the file reads like that of one uninterrupted run.
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
-  """Returns the records of a run's log, and the numbers of corrupt lines, from 1.
+  """Returns the records of a log, and the line numbers of corrupt ones.
 
   A last line without a line end, which is being written or was interrupted by a
   kill, is neither.
@@ -141,11 +141,11 @@ class Log:
     self._last_lines: dict[str, str] = {}  # by kind
 
   def start_clock(self) -> None:
-    """Starts measuring the speed, before the first step."""
+    """Starts measuring the training speed, before the first step."""
     self._bar.start_clock()
 
   def advance(self, minutes: float) -> None:
-    """Adds a step to the progress.
+    """Adds one step to the progress display.
 
     Args:
       minutes: Training time of the run so far.
@@ -155,7 +155,7 @@ class Log:
     self._bar.advance()
 
   def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-    """Writes a record.
+    """Writes a record of numbers for one step.
 
     Args:
       kind: One of KINDS.
@@ -184,7 +184,7 @@ class Log:
       self.say(f"{kind:<10} step {step}  {shown}")
 
   def samples(self, step: int, samples: Sequence[Sample]) -> None:
-    """Writes translations."""
+    """Writes sentences of the validation split with their translations."""
     if self._is_silent or not samples:
       return
     text = "\n\n".join(
@@ -205,7 +205,7 @@ class Log:
         writer.image(name, step, pixels)
 
   def say(self, text: str) -> None:
-    """Prints a line above the progress."""
+    """Prints a line above the progress display."""
     if not self._is_silent:
       # In one write, since another thread prints the progress.
       print(f"{text}\n", end="", flush=True)
@@ -234,7 +234,7 @@ class Log:
 
 
 def _pixels(figure: Any) -> np.ndarray:
-  """Returns a figure as bytes by row, column and color."""
+  """Returns a figure as an array of bytes by row, column and color."""
   from matplotlib.image import imread
 
   image = io.BytesIO()

@@ -1,4 +1,4 @@
-"""Logits of a batch, computed at once or for some target positions at a time.
+"""Computes logits of a batch at once, or some target positions at a time.
 
 Logits are the largest array of a step: 1.6 GiB in bfloat16 for 25,000 target
 subwords and a vocabulary of 32,000, and as much again for their gradient. Sums over
@@ -26,7 +26,7 @@ Sums = TypeVar("Sums")
 
 @dataclasses.dataclass(frozen=True)
 class Logits:
-  """Logits of all target positions, computed when they are needed.
+  """Logits of all target positions, computed on demand.
 
   Attributes:
     model: Model that computes them.

@@ -72,14 +72,14 @@ class Validation(Protocol):
   """
 
   def compile(self, params: Params) -> None:
-    """Compiles the programs of a call; the loop calls this in a thread."""
+    """Compiles the programs of a call; runs in a thread of the loop."""
 
   def __call__(self, params: Params) -> ValidationScores: ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """Components of a run.
+  """Components of a training run.
 
   Attributes:
     config: Config of the run.
@@ -154,7 +154,7 @@ def train(training: Training) -> TrainingEnd:
 
 
 class _Loop:
-  """State of a training process, from its start to its stop."""
+  """State of a training process from start to stop."""
 
   def __init__(
     self,
@@ -263,7 +263,7 @@ class _Loop:
   def _step(
     self, state: TrainState, step: int, batches: Iterator[TrainBatch]
   ) -> TrainState:
-    """Trains on the next batch, and returns the new state."""
+    """Trains on the next batch and returns the new train state."""
     start = time.monotonic()
     train_batch = next(batches)
     waited = time.monotonic() - start
@@ -314,7 +314,7 @@ class _Loop:
     self._progress.minutes = self._minutes_before + spent / 60
 
   def _fetch_metrics(self) -> None:
-    """Fetches the metrics from the device; raises if a loss is not finite."""
+    """Fetches metrics from the device; raises if a loss is not finite."""
     steps = [step for step, _ in self._pending]
     fetched = self._layout.on_host([metrics for _, metrics in self._pending])
     self._pending.clear()

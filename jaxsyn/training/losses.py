@@ -24,13 +24,13 @@ from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
 
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
-  """Returns log p of each given subword (BT), computed in float32."""
+  """Returns the log probability of each given subword (BT), in float32."""
   return -cross_entropy(logits_BTV, id_BT, 0.0)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def cross_entropy(logits_BTV: Array, id_BT: Array, smoothing: float) -> Array:
-  """Returns the smoothed -log p of each given subword, in nats (float32, BT).
+  """Returns each subword's label-smoothed cross-entropy in nats (float32, BT).
 
   It is computed in float32 without a float32 copy of the logits. The gradient is
   one pass over the logits, where JAX's own gradient of the lookup would be a

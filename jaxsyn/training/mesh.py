@@ -35,7 +35,7 @@ Program = jax.stages.Compiled
 def make_mesh(
   config: MeshConfig, devices: Sequence[jax.Device] | None = None
 ) -> Mesh:
-  """Returns a mesh of all devices with the sizes of `config.train.mesh`.
+  """Returns a mesh of all devices with the sizes in `config.train.mesh`.
 
   Neighbors in the mesh are neighbors in the machine, so that "tensor", which
   communicates most, has the fastest connections. Between slices (of TPUs; of
@@ -96,7 +96,7 @@ _TENSOR_AXES = {
 
 
 def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
-  """Returns how an array of the train state is cut over the devices.
+  """Returns how an array of the train state is sharded across the devices.
 
   "tensor" cuts attention heads, feed-forward units and the vocabulary, as in
   Megatron-LM (Shoeybi et al. 2019, section 3): attention and feed-forward then
@@ -133,7 +133,7 @@ def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
-  """Returns the axis that "tensor" cuts, and the option that is its size."""
+  """Returns the axis split over "tensor", and the option that sets its size."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
   if entry := _TENSOR_AXES.get((module, name, ndim)):
@@ -204,7 +204,7 @@ class Layout:
     self._by_rows = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
   def shardings(self, tree: Any) -> Any:
-    """Returns the sharding of each array of a state that is placed for steps."""
+    """Returns the sharding of each array of the train state during training."""
     if self.is_pmap:
       sharding = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: sharding, tree)
@@ -216,14 +216,14 @@ class Layout:
     )
 
   def stored(self, abstract: Any) -> Any:
-    """Returns the shapes and shardings of a state in a checkpoint."""
+    """Returns the shapes and shardings of a train state in a checkpoint."""
     shardings = self.shardings(abstract)
     if self.is_pmap:
       shardings = jax.tree.map(lambda x: self._replicated, abstract)
     return _with_shardings(abstract, shardings)
 
   def place_state(self, state: Any) -> Any:
-    """Returns a stored state placed for steps."""
+    """Places a stored train state on the devices for training."""
     if not self.is_pmap:
       return jax.tree.map(jax.device_put, state, self.shardings(state))
     count = self.mesh.size
@@ -235,7 +235,7 @@ class Layout:
     )(state)
 
   def placed(self, abstract: Any) -> Any:
-    """Returns the shapes and shardings of a state placed for steps."""
+    """Returns the shapes and shardings of a train state during training."""
     if self.is_pmap:
       count = self.mesh.size
       abstract = jax.tree.map(
@@ -244,13 +244,13 @@ class Layout:
     return _with_shardings(abstract, self.shardings(abstract))
 
   def replicate(self, tree: Any) -> Any:
-    """Returns arrays that are complete on each device."""
+    """Copies complete arrays to every device."""
     if all(x.is_fully_replicated for x in jax.tree.leaves(tree)):
       return tree
     return jax.jit(lambda x: x, out_shardings=self._replicated)(tree)
 
   def take_state(self, state: Any) -> Any:
-    """Returns a placed state as it is stored."""
+    """Converts a train state on the devices to the form that is stored."""
     if not self.is_pmap:
       return state
     # One jitted copy: a loop of slices would queue many collectives.
@@ -260,7 +260,7 @@ class Layout:
     )(state)
 
   def on_host(self, tree: Any) -> Any:
-    """Returns the metrics of a step, equal on all devices, as NumPy arrays."""
+    """Fetches the metrics of a step, equal on all devices, as NumPy arrays."""
     if self.is_pmap:
       tree = jax.tree.map(lambda x: x.addressable_data(0)[0], tree)
     return jax.device_get(tree)

@@ -1,4 +1,4 @@
-"""Means and speeds of the training steps between two log records."""
+"""Computes means and speeds of the training steps between log records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jaxsyn.training.options import TrainingConfig
 
 
 class Meter:
-  """Accumulator of the means, counts and speeds in the next log record."""
+  """Accumulator of the means, counts and speeds for the next log record."""
 
   def __init__(
     self,
@@ -48,14 +48,14 @@ class Meter:
 
   @property
   def window(self) -> LogWindow:
-    """Sums since the last record, of all steps whose metrics were added."""
+    """Sums over all steps since the last record whose metrics were added."""
     self._window.seconds = time.monotonic() - self._since
     return self._window
 
   def add_batch(
     self, train_batch: TrainBatch, flops: float, waited: float
   ) -> None:
-    """Adds a batch.
+    """Adds the counts of a batch.
 
     Args:
       train_batch: Batch.
@@ -76,7 +76,7 @@ class Meter:
       corpora[name] = corpora.get(name, 0) + count
 
   def add_metrics(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Adds the metrics of steps, fetched from the device."""
+    """Adds the metrics of steps, already fetched from the device."""
     for step_metrics in metrics:
       for name, pair in step_metrics["terms"].items():
         old = self._window.terms.get(name, [0.0, 0.0])
@@ -85,13 +85,13 @@ class Meter:
         self._window.grad_norm = float(step_metrics["grad_norm"])
 
   def pause(self, seconds: float) -> None:
-    """Excludes time that was not spent on training."""
+    """Excludes time that was not spent on training from the speed."""
     self._since += seconds
 
   def record(
     self, step: int, progress: Progress, compiling: bool = False
   ) -> dict[str, Any] | None:
-    """Returns a log record of the steps since the last one; None for no steps.
+    """Returns a log record of the steps since the last record, if any.
 
     Args:
       step: Step of the run.

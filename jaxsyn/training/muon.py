@@ -1,4 +1,4 @@
-"""The Muon update of the matrices of layers, stacked by size."""
+"""Muon update for the matrices of layers, which are stacked by size."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
-  """Returns whether a parameter maps hidden units to hidden units, by its path."""
+  """Returns whether a path names a matrix that maps hidden to hidden units."""
   names = [key.key for key in path]
   return names[-1] == "kernel" and names[0] != "output"
 
 
 def scale_by_muon() -> optax.GradientTransformation:
-  """Returns Muon for trees of matrices, with a root mean square of .2.
+  """Returns the Muon transformation, scaled to a root mean square of 0.2.
 
   Matrices of one size are stacked: one by one, the 64 of Transformer-Tiny take 2.3
   times the processor time. Momentum and iterations are Jordan's.
@@ -66,7 +66,7 @@ def _stacked(tree: Any) -> Stacks:
 
 
 def _size(path: Any, x: Array) -> tuple[int, int]:
-  """Returns the number of inputs and of outputs of a kernel."""
+  """Returns the numbers of inputs and outputs of a kernel."""
   module = path[-2].key if len(path) > 1 else ""
   if module in _LAST_AXIS_IS_OUTPUT:
     return x.size // x.shape[-1], x.shape[-1]

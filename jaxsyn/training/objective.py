@@ -37,7 +37,7 @@ AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """Returns 1.0 for target subwords with EOS, and 0.0 for padding (BT)."""
+  """Returns 1.0 for target subwords (EOS included), 0.0 for padding (BT)."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 
@@ -76,18 +76,18 @@ class Loss(Choice):
     """
 
   def with_defaults(self, spec: ModelSpec) -> Loss:
-    """Returns the loss with options that depend on the model resolved."""
+    """Returns the loss after resolving options that depend on the model."""
     return self
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    """Returns stack and layer of each attention whose weights the loss reads.
+    """Returns (stack, layer) of each attention whose weights the loss reads.
 
     These are published even if config.model.attention is "fused".
     """
     return ()
 
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns the weighted sum and the count of a batch.
+    """Returns the weighted loss sum and the count of a batch.
 
     Args:
       logits_BTV: Logits of the target positions.
@@ -100,7 +100,7 @@ class Loss(Choice):
     return jnp.sum(sum_B), jnp.sum(count_B)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns the unweighted sum and the count of each row (float32, B).
+    """Returns the unweighted loss sum and count of each row (float32, B).
 
     The count has no gradient.
     """
@@ -114,7 +114,7 @@ class Loss(Choice):
 def report(
   means: Mapping[str, float], losses: Mapping[str, Loss]
 ) -> dict[str, float]:
-  """Returns the terms of the objective for the log.
+  """Returns the objective and its terms under their names in the log.
 
   Args:
     means: Mean of each term.

@@ -26,7 +26,7 @@ class OptimizerSpec(Choice):
   """Base class of the optimizers, with their options."""
 
   def make(self) -> optax.GradientTransformation:
-    """Returns the update of gradients, before the learning rate."""
+    """Returns the gradient transformation, without the learning rate."""
     raise NotImplementedError
 
 

@@ -20,7 +20,7 @@ class Profile:
   def __init__(
     self, steps: str, folder: os.PathLike[str] | str, run_steps: int
   ):
-    """Reads the range of steps.
+    """Reads the range of steps to record.
 
     Args:
       steps: "FIRST-LAST", from 1 as in the log; "" records none.
@@ -46,7 +46,7 @@ class Profile:
       )
 
   def before(self, step: int) -> None:
-    """Starts recording if this is the first step to record."""
+    """Starts recording at the first step of the configured range."""
     if step == self._first and jax.process_index() == 0:
       # The profiler cannot write to object stores.
       folder = self._recording.enter_context(files.filled_folder(self._folder))
@@ -54,7 +54,7 @@ class Profile:
       self._recording.callback(jax.profiler.stop_trace)
 
   def after(self, step: int, result: object) -> None:
-    """Ends recording if this was the last step to record.
+    """Stops recording after the last step of the configured range.
 
     Args:
       step: Step that was started.
@@ -65,5 +65,5 @@ class Profile:
       self.close()
 
   def close(self) -> None:
-    """Ends recording, if the run ends before the last step to record."""
+    """Stops recording if the run ends within the configured range."""
     self._recording.close()  # uploads the files of a remote run directory

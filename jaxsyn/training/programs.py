@@ -39,7 +39,7 @@ def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
 def compile_first_state(
   recipe: Recipe, layout: Layout, abstract: TrainState, batch: Batch, seed: int
 ) -> Callable[[], TrainState]:
-  """Returns a compiled function that makes the initial train state."""
+  """Returns a compiled function that creates the initial train state."""
   make = functools.partial(first_state, recipe)
   # The seed is an argument, so that all seeds share a program.
   arguments = batch, np.uint32(seed)
@@ -54,7 +54,7 @@ def compile_first_state(
 def compile_step(
   recipe: Recipe, layout: Layout, abstract: TrainState, batch: Batch
 ) -> tuple[Program, float]:
-  """Returns the training step for the shapes of a host batch, and its FLOPs."""
+  """Returns the training step compiled for a host batch, and its FLOPs."""
   step = functools.partial(train_step, recipe=recipe)
   state, placed = layout.placed(abstract), layout.place_batch(batch)
   program = layout.compile_train(step, state, placed)
@@ -64,7 +64,7 @@ def compile_step(
 
 
 def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
-  """Returns the FLOPs of a step, without the recomputation of config.train.remat."""
+  """Returns the FLOPs of a training step without rematerialization."""
   spec = dataclasses.replace(recipe.model.spec, remat="none")
   recipe = dataclasses.replace(recipe, model=contract.make(spec))
   return product_flops(
@@ -73,11 +73,11 @@ def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
 
 
 class StopRequestedError(Exception):
-  """Exception for a request to stop during a wait; its text is the reason."""
+  """Exception for a request to stop while waiting; its text is the reason."""
 
 
 class BackgroundCompiler:
-  """Threads that compile programs, and their results.
+  """Background threads that compile programs, with the results.
 
   Attributes:
     waited: Seconds spent on waiting so far.
@@ -120,7 +120,7 @@ class BackgroundCompiler:
     return self._futures[name].done()
 
   def get(self, name: Hashable, *, stoppable: bool = True) -> Any:
-    """Returns a program once all hosts have compiled it.
+    """Returns a program as soon as all hosts have compiled it.
 
     Args:
       name: Name of the program.
@@ -155,7 +155,7 @@ class BackgroundCompiler:
         raise error
 
   def close(self) -> None:
-    """Cancels waiting jobs; running jobs are abandoned."""
+    """Cancels waiting jobs and abandons running ones."""
     self._closed.set()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():

@@ -1,4 +1,4 @@
-"""Settings of JAX and of the C library for a command, and errors of memory."""
+"""Configures JAX and the C library for a command; reports lack of memory."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _default_program_cache(shared: str) -> pathlib.Path:
 
 
 def keep_freed_memory() -> bool:
-  """Sets glibc's malloc to keep freed memory for the process.
+  """Makes glibc's malloc keep freed memory for this process.
 
   XLA allocates and frees its buffers in every step, and by default glibc returns
   large ones to the system each time. Transformer-Tiny on Multi30k on two cores
@@ -105,7 +105,7 @@ def keep_freed_memory() -> bool:
 
 @contextlib.contextmanager
 def enough_memory(doing: str, lower: str) -> Iterator[None]:
-  """Raises a lack of memory, on the host or a device, as one error message.
+  """Reports a lack of memory on the host or a device as one error message.
 
   Args:
     doing: Description of the work in the `with` block, with its shapes.

@@ -19,7 +19,7 @@ class Schedule(Choice):
   """Base class of the learning-rate schedules, with their options."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    """Returns the learning rate as a function of the update, from 0 (float32).
+    """Returns a function from the update, counted from 0, to learning rate.
 
     Args:
       peak: Value of config.optimiser.learning_rate.

@@ -43,7 +43,7 @@ Metrics = dict[str, Any]
 
 @struct.dataclass
 class TrainState:
-  """Everything that training changes, as stored in checkpoints.
+  """State that training changes and checkpoints store.
 
   Attributes:
     step: Number of batches seen.
@@ -100,7 +100,7 @@ def outputs(
   train: bool,
   rngs: dict[str, Array] | None = None,
 ) -> tuple[Array, dict[str, Maps]]:
-  """Returns decoder states (BTD), and the attention maps of each loss.
+  """Returns the decoder states (BTD), and the attention maps for each loss.
 
   Losses with `full_context` get the maps of a second pass. The compiler removes
   the parts of it that no loss reads.
@@ -136,7 +136,7 @@ def terms_of(
   maps: Mapping[str, Maps],
   batch: Mapping[str, Array],
 ) -> dict[str, Ratio]:
-  """Returns the sum and count of each term in a batch.
+  """Returns the sum and count of each loss term in a batch.
 
   Args:
     recipe: Recipe with the losses.
@@ -168,7 +168,7 @@ def terms_of(
 def first_params(
   recipe: Recipe, batch: Mapping[str, Any], key: Array
 ) -> Params:
-  """Returns random initial parameters, whose sizes fit any batch."""
+  """Returns random initial parameters, which fit batches of any size."""
   return recipe.model.init({"params": key}, batch, train=False, method=forward)[
     "params"
   ]
@@ -177,7 +177,7 @@ def first_params(
 def first_state(
   recipe: Recipe, batch: Mapping[str, Any], seed: int | Array
 ) -> TrainState:
-  """Returns the train state before the first step, whose sizes fit any batch."""
+  """Returns the train state before the first step, for batches of any size."""
   init, run = jax.random.split(jax.random.key(seed))
   params = first_params(recipe, batch, init)
   return TrainState(
@@ -199,7 +199,7 @@ def first_state(
 def moving_average(
   average: Params, params: Params, *, decay: float, updates: Array
 ) -> Params:
-  """Returns Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ over the parameters p₁ ... pₙ after each update.
+  """Returns the weighted mean Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ of the parameters pᵢ.
 
   It is computed as a ← (1-w)·a + w·pₙ with w = (1-d) / (1-dⁿ). For the first
   update w = 1, so that the initial parameters have no weight; with a constant
@@ -224,7 +224,7 @@ def train_step(
   recipe: Recipe,
   axis: str | None = None,
 ) -> tuple[TrainState, Metrics]:
-  """Computes gradients of a batch, and updates the parameters if it is the last.
+  """Accumulates the gradients of a batch; updates the parameters when due.
 
   Args:
     state: Train state, which compiled steps donate.
@@ -318,7 +318,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factor of each loss term's sum in the objective.
+  """Returns the factor by which the objective multiplies each term's sum.
 
   Args:
     recipe: Recipe with the losses.
@@ -333,7 +333,7 @@ def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
 def evaluate_step(
   params: Params, batch: Mapping[str, Array], recipe: Recipe
 ) -> Metrics:
-  """Returns sums over a batch, without dropout and training-only noise.
+  """Returns evaluation sums over a batch, without dropout or training noise.
 
   Returns:
     Pairs of sum and count: "terms", by loss term; "shares", by auxiliary metric;

@@ -20,7 +20,7 @@ _CHECK_SECONDS = 2.0  # between two checks of several hosts if steps are fast
 
 
 def finish_reason(config: TrainingConfig, step: int, progress: Progress) -> str:
-  """Returns why a run is finished at a step; "" if it is not."""
+  """Returns why a run is complete at a step; "" if it is not."""
   train = config.train
   if step >= train.steps:
     return "steps"
@@ -72,7 +72,7 @@ class StopCoordinator:
   """
 
   def __init__(self, max_steps: int, start: int):
-    """Starts measuring the time of steps.
+    """Initializes the coordinator and starts timing the steps.
 
     Args:
       max_steps: Maximum number of steps between two checks.
@@ -85,7 +85,7 @@ class StopCoordinator:
   def reason(
     self, step: int, local_reason: str, *, check_now: bool = False
   ) -> str:
-    """Returns why all hosts stop at this step; "" to continue.
+    """Returns why all hosts must stop at this step; "" to continue.
 
     Args:
       step: Current step, equal on all hosts.

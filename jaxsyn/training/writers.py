@@ -24,7 +24,7 @@ RUN_IDS_FILE = "tracked.json"  # service -> id of the run there
 
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
-  """A run whose records are written.
+  """Run that a writer logs.
 
   Attributes:
     workdir: Run directory, which may be on an object store.
@@ -52,7 +52,7 @@ class LoggedRun:
 
 
 class Writer:
-  """Base class of the writers."""
+  """Base class of log writers, which write text, numbers and images."""
 
   def __init__(self, value: Any, run: LoggedRun):
     """Opens the writer.
@@ -66,7 +66,7 @@ class Writer:
     """
 
   def scalars(self, step: int, values: Mapping[str, float]) -> None:
-    """Writes numbers of a step, with names such as "train/loss"."""
+    """Writes the numbers of one step under names such as "train/loss"."""
     raise NotImplementedError
 
   def text(self, name: str, step: int, text: str) -> None:
@@ -74,14 +74,14 @@ class Writer:
     raise NotImplementedError
 
   def image(self, name: str, step: int, pixels: np.ndarray) -> None:
-    """Writes an image: bytes by row, column and color (red, green, blue)."""
+    """Writes an image, given as an array of rows, columns and RGB colors."""
     raise NotImplementedError
 
   def flush(self) -> None:
     """Makes everything written so far readable."""
 
   def close(self) -> None:
-    """Closes the writer."""
+    """Finishes writing and releases the writer's resources."""
 
 
 class TensorBoard(Writer):

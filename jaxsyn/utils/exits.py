@@ -65,7 +65,7 @@ _abandoned: list[Future[Any]] = []
 
 
 def abandon(work: Future[Any]) -> None:
-  """Allows the process to exit while a thread still computes a future.
+  """Lets the process exit although a thread still computes a future.
 
   Python would wait for the thread; XLA may compile for minutes.
   """
@@ -85,7 +85,7 @@ class TerminationSignal(BaseException):
 
 
 def guarded(function: Callable[[], Any]) -> None:
-  """Calls a command's function; on an error, prints a message and exits.
+  """Calls a command's function; prints a message and exits if it fails.
 
   Errors that indicate a bug are raised.
   """
@@ -136,7 +136,7 @@ def error_message(error: BaseException) -> tuple[str, int] | None:
 
 @contextlib.contextmanager
 def _signals() -> Iterator[None]:
-  """Makes SIGTERM and SIGHUP raise TerminationSignal in a `with` block.
+  """Converts SIGTERM and SIGHUP to TerminationSignal in a `with` block.
 
   This allows cleaning up. Training and comparing install their own handlers.
   """
@@ -159,7 +159,7 @@ def _signals() -> Iterator[None]:
 
 
 def _check_streams() -> None:
-  """Opens closed standard streams, and sets UTF-8 for standard output.
+  """Reopens closed standard streams; sets standard output to UTF-8.
 
   Raises:
     InputError: Standard output is closed.
@@ -202,7 +202,7 @@ def _log_plainly() -> None:
 def check_target(
   path: str, flag: str, folder: bool = False, *, store: bool = False
 ) -> None:
-  """Checks that an output path can be written, before hours of work.
+  """Checks that an output path is writable before hours of work.
 
   Args:
     path: Path of a file ("-" for standard output) or directory.

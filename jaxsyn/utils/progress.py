@@ -1,4 +1,4 @@
-"""Progress of long tasks, as bars on a terminal or else a line every 30 s.
+"""Shows the progress of long tasks, as bars or as a line every 30 s.
 
   with progress.bar("parsing", total=29_000, unit="line") as bar:
     for line in lines:
@@ -69,7 +69,7 @@ class Bar:
       self._thread.start()
 
   def start_clock(self) -> None:
-    """Restarts the time from which the speed of the task is measured."""
+    """Restarts the clock that measures the speed of the task."""
     with self._lock:
       self._started = time.monotonic()
 
@@ -89,7 +89,7 @@ class Bar:
     self._end = time.monotonic() + seconds
 
   def set_done(self, done: int) -> None:
-    """Sets the total number of finished units."""
+    """Sets the number of finished units so far."""
     self.advance(done - self.done)
 
   def show(self, content: Any) -> None:
@@ -101,7 +101,7 @@ class Bar:
       _screen.below = content
 
   def postpone_line(self) -> None:
-    """Delays the next progress line, for callers that printed the progress."""
+    """Postpones the next progress line after a caller printed the progress."""
     self._printed = time.monotonic()
 
   def close(self) -> None:
@@ -131,7 +131,7 @@ class Bar:
         print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
-    """Returns the progress as text.
+    """Returns the progress as text for a line.
 
     Example: "1,200 of 29,000 lines, 340 lines/s, 82 s left".
     """
@@ -152,7 +152,7 @@ class Bar:
       return ", ".join(words)
 
   def _speed_words(self) -> list[str]:
-    """Returns the speed and the remaining time, as far as they are known."""
+    """Returns the speed and the remaining time, if they are known."""
     words = []
     now = time.monotonic()
     seconds = max(now - self._started, 1e-9)
@@ -179,7 +179,7 @@ def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
 
 
 def compiling(*programs: tuple[int, int]) -> str:
-  """Returns the progress note about programs that are being compiled.
+  """Returns a progress note about programs that are still to be compiled.
 
   It is "" if all programs are compiled.
 
@@ -204,7 +204,7 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Numbers of compiled and of needed programs, as a pair."""
+    """Numbers of compiled programs and of needed programs, as a pair."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager
@@ -243,7 +243,7 @@ def _rounded(speed: float) -> str:
 
 
 class _Screen:
-  """Terminal display of all open progress bars of the process.
+  """Display of all open progress bars on the terminal.
 
   Attributes:
     below: Content below the bars.
@@ -256,7 +256,7 @@ class _Screen:
     self.below: Any = ""
 
   def draw(self, bar: Bar) -> None:
-    """Draws all bars, among them the given one."""
+    """Draws all bars, including a given bar."""
     # Imported here, since it takes 0.1 s and most tasks are short.
     from rich import console, live, progress_bar, table, text
 

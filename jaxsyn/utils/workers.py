@@ -42,7 +42,7 @@ def cores() -> int:
 
 
 class WorkerDiedError(InputError):
-  """Error of a call in a worker process that was killed."""
+  """Error for a call whose worker process was killed."""
 
 
 class Workers(Generic[Shared]):
@@ -81,7 +81,7 @@ class Workers(Generic[Shared]):
   def submit(
     self, function: Callable[..., Result], *args: Any
   ) -> Future[Result]:
-    """Returns a future for function(object, *args), called in a worker process.
+    """Calls function(object, *args) in a worker process; returns a future.
 
     Calls start in order. Function, arguments and result are pickled. The future
     raises the exception of the function, or WorkerDiedError if the process was
@@ -122,7 +122,7 @@ class Workers(Generic[Shared]):
 
 
 def serve() -> None:
-  """Runs the first worker process, and the worker processes that it forks."""
+  """Runs the first worker process, which forks the other worker processes."""
   connections = [Connection(int(handle)) for handle in sys.argv[1:]]
   shared, error = None, None
   try:
@@ -150,7 +150,7 @@ def serve() -> None:
 def _work(
   connection: Connection, shared: Any, make_error: Exception | None
 ) -> None:
-  """Runs function calls from the parent process until that process ends.
+  """Executes function calls from the parent process until the parent ends.
 
   Args:
     connection: Connection to the parent process.
@@ -179,7 +179,7 @@ def _work(
 
 
 def _end_with_parent(connection: Connection, busy: threading.Event) -> None:
-  """Ends this process if the parent process ends during a call."""
+  """Ends this process when the parent process ends during a call."""
   hang_up = select.poll()
   hang_up.register(connection.fileno(), select.POLLRDHUP)
   hang_up.poll()

@@ -1,4 +1,4 @@
-"""Sentence pairs of English and an invented language, made of English trees.
+"""Generates sentence pairs in English and an invented language from trees.
 
 The tree (`preprocess.toy.grammar`) has the English word order. In the target
 language the verb ends its clause, articles and prepositions follow their noun,
@@ -150,7 +150,7 @@ def read_out(root: Node) -> Pair:
 
 
 def translate(node: Node, parent: Node) -> str:
-  """Returns the target word of a tree node given its parent, "" if none."""
+  """Returns the target word for a tree node given its parent; "" if none."""
   word, above = node.word, parent.word
   if word.kind in ("pronoun", "mark"):
     return ""

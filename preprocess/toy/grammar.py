@@ -113,7 +113,7 @@ class Grammar:
   def noun(
     self, relation: str, kinds: tuple[str, ...], depth: int, case: str = ""
   ) -> Node:
-    """Returns a random noun phrase of one of several classes of nouns.
+    """Returns a random noun phrase whose noun is from the given classes.
 
     A preposition of the class `case` comes before it, if given.
     """
@@ -165,7 +165,7 @@ class Grammar:
     return verb
 
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:
-    """Returns a tree node with a given word, or a random one by Zipf's law."""
+    """Returns a tree node for a given word or a word drawn by Zipf's law."""
     words = lexicon()[kind]
     if lemma:
       chosen = next(w for w in words if w.lemma == lemma)

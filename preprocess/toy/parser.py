@@ -1,4 +1,4 @@
-"""Training and evaluation of the quickstart's parser on gold trees."""
+"""Trains and evaluates the quickstart's parser on gold trees."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def attachment(
 
 @contextlib.contextmanager
 def _captured_errors():
-  """Captures the standard error of a C++ library; yields a file of its text."""
+  """Captures a C++ library's standard error in a file, which it yields."""
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
     saved = os.dup(2)

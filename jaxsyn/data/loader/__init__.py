@@ -1,4 +1,4 @@
-"""Package that makes batches from the examples of a dataset split.
+"""Makes batches from the examples of a dataset split.
 
 loader            `open_loader` and `DataLoader`; describes the path of a batch
 batch_sampler     examples and shape of each batch

@@ -1,4 +1,4 @@
-"""Batch sampler, which chooses the examples and the shape of every batch.
+"""Chooses the examples and the shape of every batch.
 
 It reads only the lengths of examples. Every host computes the same batches from
 (seed, epoch) and these lengths, so a position in the data is a pair of
@@ -32,7 +32,7 @@ from jaxsyn.errors import InputError
 
 @dataclasses.dataclass(frozen=True)
 class PlannedBatch:
-  """Shape and example indices of a batch whose examples are not read yet.
+  """Shape and example indices of a batch, before its examples are read.
 
   Attributes:
     shape: Shape of the batch.
@@ -131,7 +131,7 @@ class BatchSampler:
   def _shapes_of(
     self, source_I: np.ndarray, target_I: np.ndarray
   ) -> np.ndarray:
-    """Returns the index of the first shape that holds each pair of lengths."""
+    """Returns the index of the first shape that fits each pair of lengths."""
     shape_I = np.zeros(len(source_I), np.int64)
     for index, shape in reversed(list(enumerate(self.shapes))):
       fits_I = (source_I <= shape.source) & (target_I <= shape.target)
@@ -141,7 +141,7 @@ class BatchSampler:
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: Window
   ) -> list[PlannedBatch]:
-    """Returns the batches of a shuffling window of examples in random order.
+    """Returns the batches of one shuffling window in random order.
 
     Examples that do not fill a batch move on to a larger shape, so a window has
     few incomplete batches, usually one.
@@ -166,7 +166,7 @@ class BatchSampler:
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields batches without end, each with the position after it."""
+    """Yields endless batches, each with the position after it."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)
@@ -179,7 +179,7 @@ class BatchSampler:
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
-    """Returns the number of batches before the first batch of each shape.
+    """Returns how many batches precede the first batch of each shape.
 
     Args:
       start: Position of the first batch that is considered.
@@ -210,7 +210,7 @@ class BatchSampler:
     return self._windows.examples / count * len(first)
 
   def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
-    """Returns the source and target subword counts of a batch, unpadded."""
+    """Returns a batch's source and target subword counts without padding."""
     if self._resampled:
       return self._resampled.subwords(planned.window, planned.ids)
     source, target = (
@@ -219,7 +219,7 @@ class BatchSampler:
     return source, target
 
   def padding(self, epoch: int = 0) -> float:
-    """Returns the fraction of positions that is padding in an epoch's batches.
+    """Returns the fraction of positions in an epoch that are padding.
 
     Positions of both sides are counted.
     """

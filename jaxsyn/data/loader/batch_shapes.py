@@ -43,7 +43,7 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, limit: int, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Returns (source, target) lengths of batches, chosen for little padding.
+  """Chooses (source, target) lengths of batches that need little padding.
 
   The result does not depend on seeds or on the length of a run.
 
@@ -82,7 +82,7 @@ class LengthCounts(NamedTuple):
 
   @classmethod
   def of(cls, lengths: Lengths) -> LengthCounts:
-    """Returns the number of examples with each pair of lengths.
+    """Counts the examples with each pair of lengths.
 
     Examples are counted in groups, since the keys for sorting take eight times
     the memory of the lengths.
@@ -96,7 +96,7 @@ class LengthCounts(NamedTuple):
     return cls(*map(np.concatenate, zip(*parts))).merged()
 
   def merged(self) -> LengthCounts:
-    """Returns the counts with equal pairs of lengths merged."""
+    """Adds up the counts of equal pairs of lengths."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -108,7 +108,7 @@ class LengthCounts(NamedTuple):
     return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
-    """Returns the counts after rounding lengths up to multiples of a number.
+    """Rounds all lengths up to multiples of a number.
 
     There are at most 64 distinct lengths for each side, since more would make
     planning slow for corpora with long sentences.
@@ -143,7 +143,7 @@ class LengthCounts(NamedTuple):
   def positions(
     self, lengths: list[tuple[int, int]], rows: Callable[[int, int], int]
   ) -> int:
-    """Returns the number of batch positions, with padding, in an average epoch.
+    """Estimates the number of batch positions per epoch, padding included.
 
     The examples of an incomplete batch move on to larger shapes, as in
     `BatchSampler`, so many shapes cost padding if there are few examples.
@@ -165,7 +165,7 @@ def round_up(length: Any, multiple: Any) -> Any:
 
 
 def doubled(length: int, minimum: int) -> int:
-  """Returns the smallest minimum · 2^k (k ≥ 0) that is at least the length.
+  """Returns the smallest minimum · 2^k (k ≥ 0) that is at least `length`.
 
   Padding to such lengths bounds the number of shapes of arbitrary inputs.
   """

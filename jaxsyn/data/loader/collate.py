@@ -1,4 +1,4 @@
-"""Collation, which pads examples to the static shape of a batch.
+"""Pads examples to the static shape of a batch.
 
 Training and translation pad with the same function, so their batches cannot
 differ. Arrays of a batch are named side_feature_LETTERS: the feature names of
@@ -82,7 +82,7 @@ def collate(
 
 
 class _Extent(NamedTuple):
-  """Offsets and lengths of a batch's values of a feature, with a padding mask.
+  """Offsets, lengths and padding mask of a feature's values in a batch.
 
   Attributes:
     begin: Index of each example's first value.
@@ -150,7 +150,7 @@ def _pad_squares(flat: np.ndarray, extent: _Extent, fill: float) -> np.ndarray:
 
 
 def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
-  """Returns the padding mask of word-by-word matrices: 255 for padding, else 0.
+  """Returns the padding masks of word-by-word matrices: 255 for padding.
 
   Args:
     sizes: Number of words in each example.
@@ -170,7 +170,7 @@ def _square_paddings(length: int) -> np.ndarray:
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns the mask of subword pairs with aligned words, linked_BTS in uint8.
+  """Returns a mask of the subword pairs whose words are aligned (BTS, uint8).
 
   Args:
     examples: Examples in memory.
@@ -194,7 +194,7 @@ def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
 def _eigenvectors(
   examples: Rows, head: str, ids: np.ndarray, shape: Shape, rows: int
 ) -> np.ndarray:
-  """Returns the Laplacian eigenvectors of parse trees, vector_BWE; 0 if padding.
+  """Returns Laplacian eigenvectors of parse trees (BWE), padded with 0.
 
   `head` is the name of the feature with the parents of words.
   """
@@ -215,7 +215,7 @@ def pad(
   words: int,
   rows: int,
 ) -> Batch:
-  """Returns a source-side batch of encoded sentences that are in no dataset.
+  """Returns a batch of encoded source sentences that are not in a dataset.
 
   Args:
     examples: Rows of `sentence.example.encode_all`, at most `rows`.
@@ -235,7 +235,7 @@ def pad(
 
 
 def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
-  """Returns the number of words in an example, found from given features.
+  """Returns the number of words in an example, derived from given features.
 
   It is 0 if none of the features determines it. There may be more words than
   subwords: in Japanese and Chinese, a word may share the subword of the word
@@ -252,7 +252,7 @@ def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
 def apply_batch_transform(
   batch: Batch, transform: BatchTransform | None
 ) -> Batch:
-  """Returns the batch changed by a caller's function; None changes nothing.
+  """Applies a caller's transform to a batch; None changes nothing.
 
   A transform may add a matrix, for example. Double precision becomes single
   precision, in which the model computes.

@@ -69,7 +69,7 @@ from jaxsyn.errors import InputError
 
 
 class HostShard(NamedTuple):
-  """Rows of every batch that one host reads, as parts of the rows of all hosts.
+  """Rows that one host reads of every batch, as a part of all hosts' rows.
 
   Attributes:
     parts: Indices of this host's parts of the rows.
@@ -122,7 +122,7 @@ _Step = tuple[Position | None, PlannedBatch]
 
 @dataclasses.dataclass(frozen=True)
 class DataLoader:
-  """Loader of the batches of a split, which makes the rows of one host.
+  """Loader of one host's rows of the batches of a split.
 
   Attributes:
     examples: All examples of the split.
@@ -188,7 +188,7 @@ class DataLoader:
       yield self.batch(planned, loaded)
 
   def empty(self) -> list[Batch]:
-    """Returns a batch without examples for every shape, for compilation."""
+    """Returns one batch without examples for each shape, for compilation."""
     return [self.empty_batch(shape) for shape in self.batch_sampler.shapes]
 
   def empty_batch(self, shape: Shape) -> Batch:
@@ -200,7 +200,7 @@ class DataLoader:
   def _with_examples(
     self, steps: Iterable[_Step]
   ) -> Iterator[tuple[_Step, LoadedExamples | None]]:
-    """Yields each step with the examples of its window; None if in memory."""
+    """Yields each step with its window's examples; None if in memory."""
     if self.in_memory:
       for step in steps:
         yield step, None
@@ -226,7 +226,7 @@ class DataLoader:
       yield window, LoadedExamples(buffers[-1], unique)
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
-    """Returns the example indices and number of rows in this host's batch."""
+    """Returns this host's example indices and number of rows in a batch."""
     rows = self.shard.rows(planned.shape.rows)
     # Padding is at the end of all rows, and so at the end of these.
     return planned.ids[rows[rows < len(planned.ids)]], len(rows)
@@ -238,7 +238,7 @@ class DataLoader:
     *,
     training: bool = False,
   ) -> Batch:
-    """Returns the arrays of a planned batch, with the rows of this host.
+    """Returns this host's rows of a planned batch as arrays.
 
     Args:
       planned: Shape and examples of the batch.
@@ -384,7 +384,7 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
 
 
 def _check_rows(row_multiple: int, devices: int) -> None:
-  """Raises InputError unless the devices divide the rows of every batch.
+  """Raises InputError unless every batch's rows divide evenly among devices.
 
   The batches do not adapt to the devices, so they are equal on other devices.
   """

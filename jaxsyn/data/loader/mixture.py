@@ -37,13 +37,13 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the ids of a mixture's corpus tags, one per folder, if any."""
+  """Returns the ids of the corpus tags in a mixture, one per folder, if any."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
 
 def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
-  """Returns the number of times that an epoch reads each corpus of a mixture.
+  """Returns how many times an epoch reads each corpus of a mixture.
 
   With a temperature T of 1, it is the weight of the corpus. Otherwise the
   weights are multiplied such that, with weights of 1, the numbers of examples
@@ -69,7 +69,7 @@ def rates(mixture: Mixture, sizes: Sequence[int]) -> list[float]:
 
 
 class MixedExamples(Examples):
-  """Concatenated examples of several corpora in a mixture.
+  """Examples of all corpora in a mixture, indexed as one sequence.
 
   Args:
     names: Name of each corpus in the log.
@@ -118,7 +118,7 @@ class MixedExamples(Examples):
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """Returns the number of given examples from each corpus, by corpus name."""
+    """Returns how many of the given examples come from each corpus, by name."""
     corpus_of_id = np.searchsorted(self._ends, ids, "right")
     counts = np.bincount(corpus_of_id, minlength=len(self._corpora)).tolist()
     return dict(zip(self._names, counts))
@@ -127,7 +127,7 @@ class MixedExamples(Examples):
 def mix(
   main: Split, data: Data, seed: int, required: Collection[str]
 ) -> MixedExamples:
-  """Returns the examples of translation of several splits as one mixture.
+  """Combines the translation examples of several splits into one mixture.
 
   Args:
     main: Split of config.data.directory.
@@ -185,7 +185,7 @@ def _check_vocabulary(first: Dataset, other: Dataset) -> None:
 def _label_tables(
   first: Manifest, other: Manifest, features: Iterable[str]
 ) -> dict[str, np.ndarray]:
-  """Returns tables from label ids of another dataset to ids of the first.
+  """Returns tables that map another dataset's label ids to those of the first.
 
   There is a table for each feature whose labels differ. A label that the first
   dataset lacks becomes UNKNOWN, or NO_RELATION for relations.

@@ -1,4 +1,4 @@
-"""Sampling of a new subword segmentation for each sentence in every epoch.
+"""Samples a new subword segmentation of each sentence in every epoch.
 
 config.data.sampling turns it on. The segmentation of a sentence depends only on
 (seed, epoch, index, side), and so not on hosts, on the order of batches or on
@@ -171,7 +171,7 @@ class ResampledSubwords(Transform):
     return self._split.lengths._replace(**scaled)
 
   def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
-    """Returns the source and target lengths of examples for planning batches.
+    """Returns the source lengths and target lengths of resampled examples.
 
     A length is never below the stored one, which determines the words of its
     batch shape. The samples are cached until they are used.
@@ -202,7 +202,7 @@ class ResampledSubwords(Transform):
   def _sampled(
     self, window: Window, ids: np.ndarray, *, is_complete: bool = False
   ) -> Rows:
-    """Returns the sampled subword ids of given examples, and their words.
+    """Returns the sampled subword ids and word indices of given examples.
 
     Args:
       window: Shuffling window of the examples.
@@ -255,7 +255,7 @@ class ResampledSubwords(Transform):
     return Rows(flat, start)
 
   def _load(self, ids: np.ndarray) -> Rows:
-    """Returns the texts and word ends of the examples with given indices."""
+    """Reads the texts and word ends of the examples with given indices."""
     ascending, place = np.unique(ids, return_inverse=True)
     is_complete = len(ascending) == len(self._split)
     texts = self._texts if is_complete else self._read(ascending)
@@ -281,7 +281,7 @@ class ResampledSubwords(Transform):
     return self.vocabularies[side].encode(text)
 
   def _sample(self, text: str, key: tuple[int | str, ...]) -> Pieces:
-    """Returns sampled subwords; the second item of the key is the side."""
+    """Samples the subwords of a text with a seed that depends on the key."""
     seed_text = " ".join(map(str, (self._seed, *key))).encode()
     digest = hashlib.blake2b(seed_text, digest_size=4).digest()
     seed = int.from_bytes(digest, "big")

@@ -108,7 +108,7 @@ class ParsingTask(AuxiliaryTaskSpec):
 
 @dataclasses.dataclass(frozen=True)
 class SourceTask(AuxiliaryTaskSpec):
-  """Task of translating sources that contain the brackets of their trees."""
+  """Task of translating sources in which brackets represent the trees."""
 
   def make(
     self,
@@ -158,7 +158,7 @@ class AuxiliaryTask:
 def _labels(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> list[str] | None:
-  """Returns the bracket labels of a dataset; None if it has no such trees.
+  """Returns the bracket labels of a dataset; None if it has none.
 
   The label at index i has the id i + 1.
   """
@@ -172,7 +172,7 @@ def check(
   manifest: Mapping[str, Any],
   directory: str | os.PathLike[str],
 ) -> None:
-  """Raises InputError if a dataset has no trees for the auxiliary task."""
+  """Raises InputError if a dataset lacks the trees for the auxiliary task."""
   if auxiliary.task.any and _labels(auxiliary, manifest) is None:
     name, kind = TASKS.name_of(auxiliary.task), auxiliary.brackets
     raise InputError(
@@ -192,7 +192,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag around sources to translate; None without tags."""
+  """Returns the id of the tag around translated sources; None without tags."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
@@ -204,7 +204,7 @@ def make_examples(
   manifest: Mapping[str, Any],
   counts: collections.Counter[str],
 ) -> Iterator[Example]:
-  """Yields the auxiliary task's examples for given examples of translation.
+  """Yields the auxiliary task's examples made from translation examples.
 
   Args:
     translations: Examples of translation, without tags.
@@ -238,7 +238,7 @@ def _bracketing(example: Example, brackets: Brackets) -> np.ndarray:
 
 
 def summary(counts: collections.Counter[str]) -> str:
-  """Returns a log message with the counts of `make_examples`."""
+  """Returns a log message about the counts that `make_examples` returns."""
   return (
     f"auxiliary task: {counts['second']:,} examples in addition to "
     f"{counts['translations']:,} translations; omitted: "

@@ -1,4 +1,4 @@
-"""Transforms of decoded examples, which are applied while data is read.
+"""Transforms that change decoded examples while data is read.
 
 No transformed example is stored. A run applies these transforms, in this order:
 
@@ -96,13 +96,13 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides for which given features depend on parents of words."""
+  """Returns the sides on which given features depend on the words' parents."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
 
 class SourceTags(Transform):
-  """Transform that puts a tag before each nonempty source, and maybe at its end.
+  """Transform that inserts a tag before, and maybe after, nonempty sources.
 
   Tags around the source select the task of translation, and a tag before it
   identifies the corpus of a mixture.
@@ -117,7 +117,7 @@ class SourceTags(Transform):
 
 
 class CorpusLabels(Transform):
-  """Transform from a corpus's label ids to the ids of config.data.directory.
+  """Transform of a corpus's label ids to the ids of config.data.directory.
 
   Labels are dependency relations and annotations of words.
   """
@@ -132,7 +132,7 @@ class CorpusLabels(Transform):
 
 
 class TransformedExamples(Examples):
-  """Examples to which transforms are applied when a block of them is read."""
+  """Examples to which transforms are applied when their block is read."""
 
   def __init__(self, examples: Examples, transforms: Sequence[Transform]):
     self._examples, self._transforms = examples, transforms
@@ -162,7 +162,7 @@ class TransformedExamples(Examples):
 
 
 class ExamplesInMemory(Examples):
-  """Examples that are all in memory, since they are not stored in records.
+  """Examples that are kept in memory because no records store them.
 
   Attributes:
     all: Features of all examples.
@@ -192,7 +192,7 @@ def translations(
   transforms: Sequence[Transform] = (),
   tagged: bool = True,
 ) -> Examples:
-  """Returns a split's examples of translation, with control trees and tags.
+  """Returns the translation examples of a split, with control trees and tags.
 
   Args:
     split: Opened split.
@@ -214,7 +214,7 @@ def translations(
 def iterate_translations(
   split: Split, data: Data, seed: int
 ) -> Iterator[Example]:
-  """Yields each example of `translations` with all of its features."""
+  """Yields the examples of `translations` one by one with all features."""
   for rows in translations(split, data, seed).rows(split.features):
     yield from rows.examples()
 
@@ -255,7 +255,7 @@ def with_auxiliary_task(
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
-  """Returns the fraction of words in a split with a wrong parent, by side.
+  """Returns the fraction of words with a wrong parent in a split, by side.
 
   All trees are read. Sentences without a tree do not count; roots and one-word
   sentences do. The result is empty unless config.data.tree is "wrong_parents".

@@ -1,4 +1,4 @@
-"""Sampling of new parse trees in every epoch (config.data.tree="sampled").
+"""Samples new parse trees in every epoch (config.data.tree="sampled").
 
 First, one parse of a sentence is chosen, if the data has alternatives; then the
 parents of some words are replaced. The result depends only on (seed, side,
@@ -103,7 +103,7 @@ class ResampledTrees(Transform):
   def _sample_parses(
     self, rows: Rows, side: str, ids: np.ndarray, epoch: int
   ) -> Rows:
-    """Returns examples with one of all parses, without the alternatives."""
+    """Selects one parse of each example at random; drops its alternatives."""
     words = rows.sizes(f"{side}_head")
     alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
     random_number, _ = self._random(side, _NO_WORD, epoch, ids)
@@ -134,7 +134,7 @@ class ResampledTrees(Transform):
 def _values_of_parse(
   rows: Rows, name: str, other: str, parse: np.ndarray
 ) -> np.ndarray:
-  """Returns a feature's values for words in the selected parses.
+  """Returns the values of a feature in the selected parses.
 
   Args:
     rows: Examples with all parses.
@@ -159,7 +159,7 @@ def resampled_trees(
   *,
   manifest: Mapping[str, Any],
 ) -> ResampledTrees | None:
-  """Returns the transform that resamples trees; None if trees are not sampled."""
+  """Returns a transform that resamples trees, or None if trees are fixed."""
   if not isinstance(tree, Sampled):
     return None
   return ResampledTrees(tree, seed, required, manifest.get("alternatives", ()))

@@ -28,7 +28,7 @@ _BLOCKS_MEASURED_TOGETHER = 64
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """Shuffling windows of every epoch.
+  """Shuffling windows of the examples in each epoch.
 
   Attributes:
     block_start: Index of the first example in each block of records, followed
@@ -56,7 +56,7 @@ class Windows:
     seed: int,
     rate_U: np.ndarray | None = None,
   ) -> Windows:
-    """Returns the shuffling windows for a split's examples.
+    """Creates the shuffling windows for the examples of a split.
 
     `features` are those that count for the memory of an example.
     """
@@ -98,7 +98,7 @@ class Windows:
   def _cut(
     self, block_E: np.ndarray, count_E: np.ndarray, epoch: int
   ) -> Iterator[np.ndarray]:
-    """Yields the example indices of windows of about the same size in bytes."""
+    """Yields example indices, cut into windows of about equal size in bytes."""
     size_U = np.diff(self.block_start)
     bytes_E = self.bytes_U[block_E] * count_E // size_U[block_E]
     count = 1
@@ -116,7 +116,7 @@ class Windows:
         yield np.concatenate([self._ids(*block, epoch) for block in blocks])
 
   def _ids(self, block: int, count: int, epoch: int) -> np.ndarray:
-    """Returns the indices of `count` examples of a block, sampled if not all."""
+    """Returns `count` example indices of a block, at random if not all."""
     begin, end = self.block_start[block : block + 2]
     ids = np.arange(begin, end)
     if count == end - begin:
@@ -143,7 +143,7 @@ def _sample_blocks(
 
 
 def _block_bytes(examples: Examples, features: Collection[str]) -> np.ndarray:
-  """Returns the memory that each block of examples needs, in bytes."""
+  """Returns the memory size of each block of examples in bytes."""
   starts = examples.block_start
   bytes_U = np.zeros(len(starts) - 1, np.int64)
   for first in range(0, len(bytes_U), _BLOCKS_MEASURED_TOGETHER):

@@ -25,7 +25,7 @@ def is_visible(character: str) -> bool:
 
 
 def visible(text: str) -> str:
-  """Returns a text without blanks, control characters and format characters."""
+  """Removes blanks, control characters and format characters from a text."""
   # The only printable character that is not visible is the blank. Nearly all text
   # is printable, and takes a fifth of the time this way.
   if text.isprintable():
@@ -100,7 +100,7 @@ def words_of_pieces(
   start_W: Sequence[int],
   end_W: Sequence[int],
 ) -> list[int]:
-  """Returns the word index of each subword, by character offsets.
+  """Returns the word index of each subword, found by character offsets.
 
   All are NO_WORD (-1) if there are no words. A subword belongs to the word that contains
   its first visible character. A subword without visible characters belongs to the
@@ -140,7 +140,7 @@ def words_of_pieces(
 def before_composing(
   text: str, start_W: Sequence[int], end_W: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Converts word offsets in the NFC form of a text to offsets in the raw text.
+  """Converts offsets in the NFC form of a text to offsets in the raw text.
 
   Args:
     text: The text, not normalized.

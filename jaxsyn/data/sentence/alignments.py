@@ -27,7 +27,7 @@ _WORD = re.compile(r"\S+")
 def parse_links(
   line: str, where: str, *, possible: bool
 ) -> tuple[Links, Links]:
-  """Parses a line of word alignments; returns its sure links, and all links.
+  """Parses a line of word alignments into sure links and all links.
 
   Args:
     line: Line in Pharaoh format; blank: no links.
@@ -54,7 +54,7 @@ def parse_links(
 
 
 def pharaoh(links: Iterable[Link]) -> str:
-  """Returns word links as text in Pharaoh format, such as "0-0 1-2"."""
+  """Formats word links in Pharaoh format, such as "0-0 1-2"."""
   return " ".join(f"{i}-{j}" for i, j in links)
 
 
@@ -78,5 +78,5 @@ def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
 def units_of_words(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Returns, for each word of a parse, the index of its blank-separated word."""
+  """Returns the index of the blank-separated word that contains each word."""
   return words_of_pieces(text, start_W, end_W, *spans(text))

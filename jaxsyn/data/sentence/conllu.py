@@ -100,7 +100,7 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 def blocks(
   lines: Iterable[bytes | None], file: str, replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees of CoNLL-U lines, a `Faulty` for each malformed tree.
+  """Yields the trees in CoNLL-U lines, with a `Faulty` for each malformed tree.
 
   A PAUSE among the lines is yielded too.
 
@@ -131,7 +131,7 @@ def blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Returns the tree of one sentence, or a `Faulty`; None: only comments."""
+  """Returns the tree of a sentence, or a `Faulty`; None for only comments."""
   texts = [decode_line(raw) for raw in lines]
   comments = tuple(text for _, text in texts if text.startswith("#"))
   rows: list[Row] = []
@@ -204,7 +204,7 @@ def match(
   first: int = 1,
   last: bool = True,
 ) -> Iterator[Parse]:
-  """Yields the parse of each line of a text, made from CoNLL-U trees in order.
+  """Yields the parse of each line, joined from consecutive CoNLL-U trees.
 
   A line takes as many trees as its visible characters need, none if it has none.
 
@@ -248,7 +248,7 @@ def match(
 
 
 def unparsed(text: str) -> Parse:
-  """Returns the parse of a line without a tree: words between blanks, all roots."""
+  """Returns a parse without a tree, with blank-separated words as roots."""
   words = [(token,) for token in text.split() if visible(token)]
   start, end = map(tuple, spans(words, text))
   head, relation = tuple(range(len(words))), ("root",) * len(words)

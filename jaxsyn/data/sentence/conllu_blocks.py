@@ -1,4 +1,4 @@
-"""Conversion of the rows of a CoNLL-U sentence to a tree of surface tokens.
+"""Converts the rows of a CoNLL-U sentence to a tree of surface tokens.
 
 `jaxsyn.data.sentence.conllu` reads the lines. A token of a tree is a surface token
 of UD: German "zum" (two syntactic words) is one token, because it is one word in the
@@ -59,12 +59,12 @@ class Block:
 
   @property
   def name(self) -> str:
-    """Name of the sentence from its `# sent_id`; "" if there is none."""
+    """Name in the sentence's `# sent_id` comment, or ""."""
     return comment_value(self.comments, NAME)
 
   @property
   def parsed(self) -> bool:
-    """Whether the sentence has a tree: no comment says "parsed = no"."""
+    """Whether the sentence has a tree, that is, no comment "parsed = no"."""
     return NOT_PARSED not in self.comments
 
   @functools.cached_property
@@ -74,12 +74,12 @@ class Block:
 
   @property
   def comment_text(self) -> str:
-    """Text of the sentence from its `# text` comment; "" if there is none."""
+    """Text in the sentence's `# text` comment, or ""."""
     return comment_value(self.comments, _TEXT)
 
   @property
   def text(self) -> str:
-    """Text of the sentence: its `# text` comment, or else the joined words."""
+    """Text of the `# text` comment, or else the sentence's joined words."""
     blanks = (" " if space else "" for space in self.space_after_W)
     joined = "".join(map("".join, zip(self.form_W, blanks))).strip()
     return self.comment_text or joined
@@ -94,7 +94,7 @@ def comment_value(comments: Iterable[str], pattern: str) -> str:
 def joined(
   file: str, line: int, comments: tuple[str, ...], rows: Sequence[Row]
 ) -> Block:
-  """Returns a sentence's tree of surface tokens, given one or more CoNLL-U rows."""
+  """Returns the tree of surface tokens in a sentence's CoNLL-U rows."""
   words, tokens = _checked(file, rows)
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -123,7 +123,7 @@ def joined(
 
 
 def _checked(file: str, rows: Sequence[Row]) -> tuple[list[Row], list[_Token]]:
-  """Returns the row of each syntactic word, and the surface tokens.
+  """Returns the rows of syntactic words, and the surface tokens.
 
   Raises:
     InputError: Ids, forms, heads or ranges are malformed.
@@ -180,7 +180,7 @@ def _checked(file: str, rows: Sequence[Row]) -> tuple[list[Row], list[_Token]]:
 
 
 def _depths(file: str, heads: list[int], words: Sequence[Row]) -> list[int]:
-  """Returns the depth of each word (roots: 1), after a check for cycles."""
+  """Returns the depth of each word (1 for roots) after a check for cycles."""
   for word, head in enumerate(heads):
     if head > len(words):
       raise InputError(

@@ -135,7 +135,7 @@ _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel
 
 
 def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-  """Returns random control trees: uniform labelled trees with uniform roots.
+  """Returns random trees: uniform labelled trees with uniform roots.
 
   A random Prüfer sequence gives each labelled tree equally often. The random
   numbers come from Python's Mersenne Twister, whose floats never change, so a seed
@@ -172,7 +172,7 @@ def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
 
 
 def _decode_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
-  """Returns the parents in trees that are decoded from Prüfer sequences.
+  """Decodes Prüfer sequences into trees, given as parents of words.
 
   The root of each tree is its last word.
 
@@ -200,7 +200,7 @@ def _decode_pruefer(number_BW: np.ndarray, size: np.ndarray) -> np.ndarray:
 
 
 def _reroot(parent_BW: np.ndarray, root: np.ndarray, size: np.ndarray) -> None:
-  """Moves the root of each tree from its last word to a given word, in place."""
+  """Changes the root of each tree from its last word to a given word."""
   live = np.arange(len(root))
   word, new_parent = root, root
   while len(live):

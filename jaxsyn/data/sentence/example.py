@@ -1,4 +1,4 @@
-"""Encoding of parsed sentence pairs as the arrays of `jaxsyn.data.schema`.
+"""Encodes parsed sentence pairs as the arrays of `jaxsyn.data.schema`.
 
 Preparation and translation call the same `encode_all`, so they agree. Other functions
 change examples: their trees, tags that mark a task, and the subwords of the source.
@@ -105,7 +105,7 @@ def _encode_parses(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """Returns the arrays of parsed sentences, by feature name without the side."""
+  """Returns the arrays of parsed sentences by feature, without side names."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
   id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])
@@ -142,7 +142,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Returns the concatenated subword ids of sentences, with EOS, and lengths."""
+  """Concatenates the subword ids of sentences with EOS; returns lengths too."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -155,7 +155,7 @@ def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
 def _sentence_seeds(
   seed: int, id_S: np.ndarray, subwords: np.ndarray
 ) -> list[int]:
-  """Returns the seed for the random tree of each sentence in a run.
+  """Returns the random-tree seed of each sentence in a run.
 
   It depends on the run's seed and the subword ids only, so a sentence has the same
   random tree in training and translation of a run, and another tree in runs of other
@@ -172,7 +172,7 @@ def _sentence_seeds(
 def replace_trees(
   rows: Rows, side: str, *, tree: TreeControl, seed: int
 ) -> Rows:
-  """Returns examples with replaced trees and tree features on one side.
+  """Returns examples with other trees and tree features on one side.
 
   Args:
     rows: Examples with ids, words and heads of this side.
@@ -189,7 +189,7 @@ def replace_trees(
 def replace_heads(
   rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
 ) -> Rows:
-  """Returns examples with given parents of the words on one side.
+  """Returns examples with given parents of words on one side.
 
   All other features, such as relations, are shared with the given examples.
 

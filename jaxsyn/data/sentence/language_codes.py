@@ -1,4 +1,4 @@
-"""Conversion of language codes from ISO 639-3 to ISO 639-1."""
+"""Converts language codes from ISO 639-3 to ISO 639-1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bracketed sequences that represent trees, for auxiliary parsing tasks.
+"""Represents trees as bracketed sequences, for auxiliary parsing tasks.
 
 A *bracketing* is an array of integers: CLOSE; `opening(k)`, the opening bracket of
 label k; or an index from 0, a word or subword between the brackets. `skeleton` removes
@@ -24,12 +24,12 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the text of each bracket symbol, given the labels from label 1."""
+  """Returns the texts of all bracket symbols, given the labels from id 1."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
 def opening(label: int | np.ndarray) -> int | np.ndarray:
-  """Converts a label to the integer of its opening bracket (≤ -2), and back."""
+  """Converts a label to its opening bracket (an integer ≤ -2), or back."""
   return -2 - label
 
 
@@ -75,13 +75,13 @@ def linearise(
 
 
 def numbers(bracketing: np.ndarray) -> np.ndarray:
-  """Returns the symbol index of each element of a bracketing; HEAD for words."""
+  """Converts the elements of a bracketing to symbol indices; HEAD for words."""
   bracket = np.where(bracketing == CLOSE, END, OPEN + opening(bracketing))
   return np.where(bracketing >= 0, HEAD, bracket).astype(np.int32)
 
 
 def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
-  """Returns the symbol indices of a bracketing without its words.
+  """Returns a bracketing's symbol indices without words.
 
     (root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )
 
@@ -100,7 +100,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:
-  """Returns a bracketing in which subword positions replace words.
+  """Replaces the words of a bracketing with their subword positions.
 
   A word without subwords is omitted.
   """

@@ -1,4 +1,4 @@
-"""Noise in dependency trees: replaced parents, as if a parser had made errors.
+"""Replaces parents in dependency trees, as if a parser had made errors.
 
 `replace_parents` serves sampled trees (`jaxsyn.data.loader.tree_sampling`): it replaces
 the parents of given words in many trees at once, with given random numbers.
@@ -25,7 +25,7 @@ def replace_parents(
   is_replaced_W: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Returns trees in which given words have new random parents; int64.
+  """Returns trees in which the given words have random new parents (int64).
 
   The selected words of a tree are processed in order. The new parent of a word is
   another word that is not below it. Roots stay roots, so a line without a tree
@@ -88,7 +88,7 @@ def _other_parents(
 
 
 def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
-  """Returns a tree with wrong parents for a given share of its words; int32.
+  """Returns a tree in which a given fraction of parents is wrong (int32).
 
   `rate * W` words, rounded up or down at random so that the expectation is exact,
   get a parent that they do not have in `head_W`. The words are sampled uniformly.
@@ -122,7 +122,7 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
 def _with_wrong_parents(
   parsed: list[int], count: int, draw: Callable[[], float]
 ) -> tuple[list[int], int]:
-  """Returns a tree with up to `count` parents replaced, and their number."""
+  """Replaces up to `count` parents of a tree; returns it with their number."""
   heads, words, wrong = [*parsed], range(len(parsed)), 0
   order = sorted(words, key=[draw() for _ in words].__getitem__)
   roots = [word for word in order[:count] if parsed[word] == word]

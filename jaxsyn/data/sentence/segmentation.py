@@ -1,4 +1,4 @@
-"""Sampling of subword segmentations, given the scores of SentencePiece.
+"""Samples subword segmentations, given the scores of SentencePiece.
 
 SentencePiece can sample too, but its random numbers differ between processes for the
 same seed (version 0.2.3), so runs could not be resumed exactly.
@@ -28,7 +28,7 @@ _PENALTY = 10.0
 def by_merges(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Returns the end offset of each subword in a BPE-dropout segmentation.
+  """Returns the end offsets of subwords in a BPE-dropout segmentation.
 
   Args:
     normal: Sentence as normalized by SentencePiece.
@@ -51,7 +51,7 @@ def _merged(
   alpha: float,
   rng: random.Random,
 ) -> list[str]:
-  """Returns the subwords of a word after all BPE merges except dropped ones."""
+  """Merges symbols of a word by BPE with random dropout of merges."""
   score_of, draw = scores.get, rng.random
   # Score of merging each symbol with the next one.
   merges = [score_of(a + b, _NONE) for a, b in itertools.pairwise(symbols)]
@@ -80,7 +80,7 @@ def _merged(
 def by_lattice(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Returns the end offset of each subword in a sampled unigram segmentation.
+  """Returns the end offsets of subwords in a sampled unigram segmentation.
 
   The probability of a segmentation is proportional to exp(alpha · Σ scores): forward
   filtering, backward sampling.

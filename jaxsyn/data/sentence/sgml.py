@@ -1,4 +1,4 @@
-"""Reader for WMT test sets in SGML or XML; each segment becomes a line.
+"""Reads WMT test sets in SGML or XML; each segment becomes a line.
 
   <srcset setid="newstest2015" srclang="any">
   <doc docid="..."><p>

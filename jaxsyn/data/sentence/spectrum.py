@@ -1,4 +1,4 @@
-"""Laplacian eigenvectors of dependency trees.
+"""Computes Laplacian eigenvectors of dependency trees.
 
 The Laplacian is the symmetric normalized one of the undirected tree,
 I - D^-1/2 A D^-1/2 (Chung 1997, section 1.2; the row of a word without edges is
@@ -26,7 +26,7 @@ _CACHED_TREES = 1 << 16  # about 50 MB of sentences of 25 words
 
 
 def eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
-  """Returns each tree's Laplacian eigenvectors for the smallest eigenvalues.
+  """Returns each tree's Laplacian eigenvectors with the smallest eigenvalues.
 
   They are cached, so callers must not modify them. They are in ascending order of
   the eigenvalues, which are positive. A tree has one eigenvalue 0, a forest one for

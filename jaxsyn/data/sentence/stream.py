@@ -1,4 +1,4 @@
-"""Streams of input sentences, which are translated as they arrive.
+"""Streams input sentences, which are translated as they arrive.
 
 `jaxsyn.translate` reads lines or CoNLL-U from a file, a pipe, a terminal, or a
 program that writes a line and waits for its translation. `chunks` groups the
@@ -22,14 +22,14 @@ Source = str | conllu.Parse
 
 
 def is_conllu(path: str | os.PathLike[str]) -> bool:
-  """Returns whether a file is CoNLL-U, by the ending of its name."""
+  """Returns whether a file name has the ending of CoNLL-U files."""
   return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
 
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Yields the lines or parses of an input, and a PAUSE during each wait.
+  """Yields the lines or parses of an input, and PAUSE when none is ready.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.
@@ -91,7 +91,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
 
 
 def chunks(items: Iterable[T | None], max_items: int) -> Iterator[list[T]]:
-  """Yields lists of consecutive items, up to a pause or `max_items` each.
+  """Yields lists of up to `max_items` consecutive items, split at pauses.
 
   A shorter list means that no more items are available for now; after a full list
   it may be empty. Items before an exception are yielded before it is raised.

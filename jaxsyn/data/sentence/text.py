@@ -61,7 +61,7 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 
 def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
-  """Yields the lines of a UTF-8 file or of standard input, without line ends.
+  """Yields the lines of a UTF-8 file or standard input, without line ends.
 
   Raises:
     InputError: The file is missing, not compressed as its name claims, truncated or
@@ -73,7 +73,7 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
 def arriving_lines(
   path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
-  """Yields the lines of an input as they arrive, and a PAUSE during each wait.
+  """Yields the lines of an input as they arrive, and PAUSE when none is ready.
 
   A line that is not UTF-8, has NUL or is too long yields a Faulty, whose text has
   U+FFFD for unreadable characters.
@@ -97,7 +97,7 @@ def arriving_lines(
 
 
 def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields lines or trees, and handles invalid ones by an error mode.
+  """Yields lines or trees after handling invalid ones as the error mode says.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
@@ -120,7 +120,7 @@ def strict_items(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes the bytes of a line; returns an error message, or "", and the text."""
+  """Decodes a line; returns an error message, or "", and the text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -145,13 +145,13 @@ def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-  """Returns the name of an input file for messages."""
+  """Returns the name of an input file as messages show it."""
   name = os.fspath(path)
   return "standard input" if name == "-" else name
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the lines of an input as bytes, and a PAUSE during each wait.
+  """Yields the lines of a file as bytes, and PAUSE when no line is ready.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 
@@ -182,7 +182,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 def _without_markup(
   blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """Yields bytes unchanged, or the segments of an SGML test set as lines."""
+  """Yields blocks of bytes; converts SGML test sets to lines of text."""
   start = next(blocks, b"") or b""
   if sgml.is_test_set(start):
     content = start + b"".join(block for block in blocks if block is not PAUSE)
@@ -226,7 +226,7 @@ def _open(name: str) -> io.BufferedReader:
 
 
 def _arriving(file: io.BufferedReader) -> Iterator[bytes | None]:
-  """Yields the bytes of a local file or pipe, and a PAUSE before each wait."""
+  """Yields the bytes of a local file or pipe, and PAUSE before each wait."""
   # No thread reads ahead: if it waited in a read at the end of the process, it
   # would hold the lock of the stream, and Python would abort.
   poller = select.poll()

@@ -1,4 +1,4 @@
-"""Dependency trees as NumPy arrays: depths, distances and crossing edges.
+"""Computes depths, distances and crossing edges of dependency trees.
 
 A tree is `head_W`: the parent of each word, from 0; a root is its own parent. A
 sentence may have several roots (a forest). For many trees, `head_W` has one tree after
@@ -42,7 +42,7 @@ def depth(
 
 
 def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
-  """Returns the number of edges between any two words of a tree; uint8, WW.
+  """Returns the number of edges between each pair of words (uint8, WW).
 
   FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
   """
@@ -88,7 +88,7 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
-  """Returns the word distances in padded trees, distance_BWW in uint8."""
+  """Returns the word distances in padded trees (BWW, uint8)."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
   # Parents first: a word's row is then its parent's row plus one edge.
@@ -134,7 +134,7 @@ def parent_mid(
   pieces: np.ndarray | None = None,
   words: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Returns the middle position of each subword's parent word; float32 S.
+  """Returns the middle position of each subword's parent word (float32, S).
 
   The middle is the mean of the positions: subwords 3 and 4 give 3.5. Subwords of a
   root get the middle of their own word, a subword without a word (EOS) its own
@@ -176,7 +176,7 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns, for each element, the start offset of its sentence."""
+  """Returns the start offset of each element's sentence."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 
@@ -184,7 +184,7 @@ def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
 def _global_heads(
   head_W: Sequence[int] | np.ndarray, words: np.ndarray | None
 ) -> np.ndarray:
-  """Returns checked parents as indices into the words of all trees; int64."""
+  """Checks parents and converts them to indices into the words of all trees."""
   head_W = np.asarray(head_W, np.int64)
   if words is None:
     words = np.array([len(head_W)])

@@ -1,4 +1,4 @@
-"""Subword vocabularies: conversion of raw text to subword ids and back.
+"""Converts raw text to subword ids and back with subword vocabularies.
 
 Only SentencePiece normalizes text and handles blanks, so detokenization is exact.
 Vocabularies of type "word" contain strings between blanks, which include adjacent
@@ -70,7 +70,7 @@ class Subwords:
 
 
 class Pieces(NamedTuple):
-  """Subwords of a sentence without EOS: their ids and character offsets.
+  """Subwords of a sentence without EOS, with ids and character offsets.
 
   The offsets are those of each subword's first character and after its last one.
   Spans are consecutive; a subword of a character that normalization spells out (the
@@ -173,7 +173,7 @@ class Vocabulary:
 
   @property
   def can_sample(self) -> bool:
-    """Whether subwords can be sampled with this type of model."""
+    """Whether this type of model can sample subwords."""
     return self._segment is not None
 
   @functools.cached_property
@@ -189,7 +189,7 @@ class Vocabulary:
 
   @functools.cached_property
   def _ids(self) -> dict[str, int]:
-    """Id of each piece except special symbols."""
+    """Id of each piece that is not a special symbol."""
     ids = range(len(SPECIAL), self.size)
     return {self._processor.id_to_piece(i): i for i in ids}
 
@@ -199,7 +199,7 @@ class Vocabulary:
     return {piece: score(i) for piece, i in self._ids.items()}
 
   def _encode_words(self, text: str) -> Pieces:
-    """Returns the words of a sentence as the pieces of a word vocabulary.
+    """Encodes the words of a sentence as pieces of a word vocabulary.
 
     SentencePiece joins adjacent unknown words into one UNK, which would lose their
     number and their positions in the tree.
@@ -214,7 +214,7 @@ class Vocabulary:
     )
 
   def written(self, text: str) -> str:
-    """Returns a text as SentencePiece normalizes it, with "▁" for blanks."""
+    """Returns a text as normalized by SentencePiece, with "▁" for blanks."""
     return self._processor.normalize(text)
 
   def pieces(self, ids: Iterable[int]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Package that lays out, writes and reads dataset directories.
+"""Lays out, writes and reads dataset directories.
 
 dataset          `Dataset` and `Split`, from which data is read and verified
 manifests        the manifest, and the paths of the files

@@ -72,7 +72,7 @@ class Dataset:
     return Split(self, name)
 
   def vocabulary(self, side: str) -> Vocabulary:
-    """Returns the vocabulary of a side, checked against the manifest."""
+    """Returns the vocabulary of a side, verified against the manifest."""
     return manifests.vocabulary(self.directory, self.manifest, side)
 
   def corrupt_files(self, deep: bool = True) -> dict[str, str]:
@@ -101,7 +101,7 @@ class Dataset:
     return checksums.corrupt_files(self.directory, entry, lambda _: deep)
 
   def text(self, split: str, side: str) -> list[str]:
-    """Returns the raw text lines on one side of a split, one for each record.
+    """Returns the raw text lines of one side of a split, one per record.
 
     Raises:
       CorruptDatasetError: A file differs from the manifest, or has another
@@ -126,7 +126,7 @@ class Dataset:
   def sentences(
     self, split: str, side: str
   ) -> Iterator[str] | Iterator[conllu.Parse]:
-    """Returns the sentences on a side of a split, parsed if it has trees.
+    """Returns one side of a split as parses, or as text without trees.
 
     Raises:
       CorruptDatasetError: A file with text or trees differs from the manifest.
@@ -140,7 +140,7 @@ class Dataset:
     return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
   def trees(self, split: str, side: str) -> list[conllu.Parse] | None:
-    """Returns the parse trees on a side of a split; None if it has none."""
+    """Returns the parse trees of one side of a split; None without trees."""
     if side not in self.manifest["sides"]:
       return None
     trees = self.sentences(split, side)
@@ -182,7 +182,7 @@ class Examples:
     return self.read_blocks(range(len(self.block_start) - 1), features)
 
   def select(self, ids: np.ndarray, features: Sequence[str]) -> Iterator[Rows]:
-    """Yields the examples with given ascending indices, a block at a time."""
+    """Yields the examples with the given ascending indices, block by block."""
     cut = np.searchsorted(ids, self.block_start)
     blocks = np.flatnonzero(np.diff(cut)).tolist()
     for block, rows in zip(blocks, self.read_blocks(blocks, features)):
@@ -235,7 +235,7 @@ class Examples:
 
 
 def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:
-  """Returns an array for values of a feature, in reused memory if possible.
+  """Returns an array for a feature's values, in reused memory if possible.
 
   Allocating new memory for every shuffling window takes up to a third of the
   time of reading.
@@ -295,7 +295,7 @@ class Split(Examples):
 
   @functools.cached_property
   def lengths(self) -> Lengths:  # type: ignore[override]  # computed on first use
-    """Lengths of all examples, in the smallest sufficient unsigned types."""
+    """Lengths of all examples, in the smallest unsigned types that suffice."""
     columns = [self.index[name] for name in Lengths._fields]
     types = [np.min_scalar_type(column.max(initial=0)) for column in columns]
     return Lengths(*(c.astype(dtype) for c, dtype in zip(columns, types)))
@@ -365,7 +365,7 @@ class Split(Examples):
     return rows
 
   def __getitem__(self, i: int) -> Example:
-    """Returns example i, for which its complete block of records is decoded."""
+    """Returns example i, decoding the complete block that contains it."""
     if not 0 <= i < len(self):
       raise IndexError(f"example {i} of {len(self)}")
     (rows,) = self.select(np.array([i]), self.features)

@@ -1,4 +1,4 @@
-"""Validation of decoded examples against the manifest of their dataset.
+"""Validates decoded examples against the manifest of their dataset.
 
 An intact record may belong to another dataset or come from another program. The
 features of a valid example can be used as indices: every id is in its

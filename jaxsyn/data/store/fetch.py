@@ -1,4 +1,4 @@
-"""Downloads of raw corpora and parser models, with recorded checksums.
+"""Downloads raw corpora and parser models, and records their checksums.
 
 The config can have the SHA-256 of a file; otherwise the SHA-256 of the first
 download is recorded next to the file in NAME.sha256 (the format of `sha256sum -c`),
@@ -36,7 +36,7 @@ _TIMEOUT = 60.0  # seconds without data
 
 
 class UnreachableError(InputError):
-  """Error of a server that does not respond or does not have a file."""
+  """Error for a server that does not respond or lacks a file."""
 
 
 class Download(NamedTuple):
@@ -56,7 +56,7 @@ class Download(NamedTuple):
 def get(
   path: pathlib.Path, download: Download, check: Check = lambda path: None
 ) -> str:
-  """Downloads a file unless it exists and has the expected checksum.
+  """Downloads a file unless a file with the expected checksum exists.
 
   If several processes need the same file, one process downloads it while the
   other processes wait.
@@ -122,7 +122,7 @@ def _download(
 
 
 def _blocks(download: Download, has_checksum: bool) -> Iterator[bytes]:
-  """Yields the bytes of a file that is downloaded from a server.
+  """Yields the bytes of a file while it is downloaded.
 
   Args:
     download: URL and size limit of the file.
@@ -196,7 +196,7 @@ def record(path: pathlib.Path) -> str:
 
 
 def recorded(path: pathlib.Path) -> str:
-  """Returns the recorded SHA-256 of a file; "" if none is recorded.
+  """Returns the recorded SHA-256 of a file, or "".
 
   Raises:
     InputError: The record is corrupt.
@@ -222,7 +222,7 @@ def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
 
 
 def local(path: str | os.PathLike[str], sha256: str = "") -> pathlib.Path:
-  """Returns a local path of a file, which is copied if it is remote.
+  """Returns a local path of a file, after copying it if it is remote.
 
   A file on an object store is copied to the user's cache directory, under its
   SHA-256. The copy is verified at every call.

@@ -204,7 +204,7 @@ def write(directory: PathLike, manifest: Manifest) -> None:
 
 
 def _check(manifest: Manifest) -> None:
-  """Raises InputError for an invalid field; the message names it and its value."""
+  """Raises InputError for an invalid field, naming the field and its value."""
   typed = from_config(
     ManifestFields, manifest, ConfigPath("manifest"), CHECKPOINT_MODE
   )
@@ -215,7 +215,7 @@ def _check(manifest: Manifest) -> None:
 
 
 def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
-  """Yields the field, value and rule of each violation that no type excludes."""
+  """Yields (field, value, rule) for each violation that types permit."""
   sides = [*manifest.sides]
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
@@ -252,7 +252,7 @@ def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
 
 
 def file_names(manifest: Manifest) -> list[str]:
-  """Returns the paths of all files that a dataset with a given manifest has.
+  """Returns the paths of all files that a manifest's dataset must have.
 
   Paths are relative to the dataset directory.
   """
@@ -281,7 +281,7 @@ def model_hashes(manifest: Manifest) -> dict[str, str]:
 
 
 def tfds_folder(directory: PathLike, manifest: Manifest) -> pathlib.Path:
-  """Returns the path of the folder with the TFDS dataset, NAME/VERSION."""
+  """Returns the path NAME/VERSION of the folder with the TFDS dataset."""
   return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
@@ -306,7 +306,7 @@ def sentence_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of a side's raw text or trees in a shard of a split.
+  """Returns the path of one shard of a side's raw text or trees.
 
   Args:
     directory: Dataset directory.
@@ -322,7 +322,7 @@ def sentence_file(
 def sentence_files(
   directory: PathLike, manifest: Manifest, kind: str, split: str, side: str
 ) -> list[pathlib.Path]:
-  """Returns the paths of a side's raw text or trees in a split, one per shard."""
+  """Returns the paths of all shards of a side's raw text or trees."""
   shards = len(manifest["splits"][split]["shards"])
   return [
     sentence_file(directory, kind, split, side, shard=shard, shards=shards)
@@ -333,7 +333,7 @@ def sentence_files(
 def parser_file(
   directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
-  """Returns the path of the copied parser for a side; None if there is none."""
+  """Returns the path of a side's copied parser; None if there is none."""
   parser = manifest["parser"].get(side)
   has_file = parser and parser["file"]
   return files.path_of(directory) / parser["file"] if has_file else None
@@ -341,7 +341,7 @@ def parser_file(
 
 @contextlib.contextmanager
 def in_use(directories: Iterable[PathLike]) -> Iterator[None]:
-  """Locks local dataset directories, so that they are not replaced meanwhile.
+  """Locks local dataset directories so that no process replaces them.
 
   `jaxsyn prepare` fails for a locked directory. The locks end with their process.
 
@@ -374,7 +374,7 @@ def split(manifest: Manifest, name: str) -> dict[str, Any]:
 def vocabulary(
   directory: PathLike, manifest: Manifest, side: str
 ) -> Vocabulary:
-  """Returns the loaded vocabulary of a side of a dataset or run directory.
+  """Loads the vocabulary of a side from a dataset or run directory.
 
   Raises:
     InputError: The vocabulary is missing, or not the one in the manifest.

@@ -33,7 +33,7 @@ _BYTES, _FLOATS, _INTEGERS = 0x0A, 0x12, 0x1A
 
 
 def kind_of(name: str) -> int:
-  """Returns the tag of the list in which a feature's values are stored."""
+  """Returns the protobuf tag of the list that stores a feature's values."""
   if name in TEXTS or FEATURES[name].axes in ("WW", "X"):
     return _BYTES
   return _FLOATS if FEATURES[name].dtype.kind == "f" else _INTEGERS
@@ -75,7 +75,7 @@ def _stored_values(rows: Rows, name: str) -> list[bytes]:
 
 @functools.lru_cache(1 << 16)
 def _before(name: str, size: int) -> bytes:
-  """Returns the bytes before a feature's values of a given size in bytes."""
+  """Returns the bytes that precede a feature's values in a record."""
   kind, packed = kind_of(name), bytes(size)
   if size or kind == _BYTES:  # an empty list of numbers has no field
     packed = _delimited(_FIELD, packed)
@@ -96,7 +96,7 @@ def _header(tag: int, size: int) -> bytes:
 
 
 def varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
-  """Returns integers encoded as protobuf varints, with seven bits in a byte.
+  """Encodes integers as protobuf varints, with seven bits per byte.
 
   Returns: the bytes of all varints, and the end offset of each. Negative
     numbers have ten bytes.
@@ -176,7 +176,7 @@ def _value_ranges(
   names: Sequence[str],
   wanted: Collection[str],
 ) -> Ranges:
-  """Returns the offset and size of wanted features' values in every record.
+  """Returns the offset and size of the wanted features in every record.
 
   Args:
     array, begin, end: See `decode`.
@@ -207,7 +207,7 @@ Fields = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _values_of(
   array: np.ndarray, position: np.ndarray, end: np.ndarray, name: str
 ) -> Fields:
-  """Returns begin and end of a feature's values, and the mask of bad records.
+  """Returns where a feature's values begin and end, and a mask of bad records.
 
   The entry of the feature has the byte offsets from `position` to `end`.
   """
@@ -232,7 +232,7 @@ def _values_of(
 
 
 def _field(array: np.ndarray, position: np.ndarray, tag: int) -> Fields:
-  """Returns begin and end of a length-delimited protobuf field's content.
+  """Returns where a length-delimited field's content begins and ends.
 
   The third array is the mask of records that have no field with the given tag at
   `position`.
@@ -254,7 +254,7 @@ def _field(array: np.ndarray, position: np.ndarray, tag: int) -> Fields:
 def _integers(
   packed: np.ndarray, size: np.ndarray, name: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the values of packed varints, and their number in each record.
+  """Decodes packed varints; returns the integers and their count per record.
 
   Args:
     packed: Varints of all records, uint8.
@@ -287,7 +287,7 @@ def _integers(
 
 
 def _joined(data: bytes, first: np.ndarray, size: np.ndarray) -> np.ndarray:
-  """Returns the concatenated bytes of one list of values from each record."""
+  """Concatenates the byte ranges of `data` given by their starts and sizes."""
   longest = int(size.max(initial=0))
   if longest < 180:  # up to four times as fast
     found = gather_runs(np.frombuffer(data, np.uint8), first, longest)

@@ -45,7 +45,7 @@ class Rows:
   def of(
     cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
   ) -> Self:
-    """Returns `Rows` with the examples of a list, which may be empty.
+    """Returns a list of examples, which may be empty, as `Rows`.
 
     Raises:
       TypeError: Values cannot be cast to the type of their feature.
@@ -65,7 +65,7 @@ class Rows:
 
   @classmethod
   def joined(cls, parts: Sequence[Rows]) -> Self:
-    """Returns the concatenated examples of several `Rows` of equal features."""
+    """Concatenates the examples of several `Rows` with the same features."""
     flat, start = {}, {}
     for feature in parts[0].flat:
       flat[feature] = np.concatenate([part.flat[feature] for part in parts])
@@ -96,7 +96,7 @@ class Rows:
     return np.diff(self.start[feature])
 
   def examples_with(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns the mask of examples that have a bad value of a feature."""
+    """Returns a mask of the examples with any value that is marked in `bad`."""
     row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
     return np.isin(np.arange(len(self)), row)
 
@@ -114,7 +114,7 @@ _OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
 
 
 class Lengths(NamedTuple):
-  """Numbers of subwords and words of each example on both sides.
+  """Numbers of source and target subwords and words in each example.
 
   The arrays are integers. EOS is counted. A side without trees has 0 words.
   """
@@ -125,7 +125,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths that a model with given features needs.
+    """Returns the lengths that matter for a model with the given features.
 
     A side has 0 words if none of the features is of its words.
     """
@@ -164,7 +164,7 @@ class Lengths(NamedTuple):
 
 
 def measure(feature: str) -> tuple[str, str]:
-  """Returns a key that is equal for features with as many values per example."""
+  """Returns a key shared by all features with the same number of values."""
   axes = FEATURES[feature].axes
   return axes, side_of(feature) if axes in _OF_SIDE else ""
 
@@ -176,7 +176,7 @@ def lengths_of(rows: Rows) -> Lengths:
 
 
 def _words(rows: Rows, side: str) -> np.ndarray:
-  """Returns the number of words on a side of each example; 0 if unknown."""
+  """Returns the number of words on one side of each example; 0 if unknown."""
   for name in rows.start:
     axes = FEATURES[name].axes
     if name.startswith(side) and axes in ("W", "WW"):
@@ -205,7 +205,7 @@ def reject(bad: np.ndarray, why: str) -> None:
 
 
 def check_sizes(rows: Rows, lengths: Lengths, error: str) -> None:
-  """Raises InvalidExampleError if a feature has another size than in `lengths`.
+  """Raises InvalidExampleError if a feature's size differs from `lengths`.
 
   `error` is the description of the error, which follows the name of the feature.
   """
@@ -225,7 +225,7 @@ def join_examples(
 
 
 def gather_runs(flat: np.ndarray, begin: np.ndarray, length: int) -> np.ndarray:
-  """Returns `length` consecutive values of an array from each given position.
+  """Returns the `length` consecutive values of `flat` that start at each index.
 
   The result has one axis more than `begin`. Positions after the last value have
   arbitrary values.

@@ -1,4 +1,4 @@
-"""Metadata with which TensorFlow Datasets (TFDS) reads a dataset directory.
+"""Writes metadata with which TFDS reads a dataset directory.
 
 If TensorFlow is installed, a prepared directory can be read with
 
@@ -51,7 +51,7 @@ def tfds_features(manifest: schema.Manifest) -> tfds.features.FeaturesDict:
 
 
 def class_names(labels: Iterable[str]) -> list[str]:
-  """Returns unique TFDS class names: one for id 0, then one for each label.
+  """Returns distinct TFDS class names: one for id 0, then one per label.
 
   TFDS stores one name per line. Names must be visible, distinct, and without blanks
   at their ends: "_" is appended where necessary.

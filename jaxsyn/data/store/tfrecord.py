@@ -1,4 +1,4 @@
-"""Files of a split: TFRecord shards, and their index.
+"""Reads and writes a split's TFRecord shards and their index.
 
 A TFRecord file is a sequence of frames, with little-endian numbers:
 
@@ -45,7 +45,7 @@ ENTRY = np.dtype(
 
 
 class CorruptDatasetError(CorruptFileError, InputError):
-  """Raised when a dataset file is missing, unreadable or corrupt.
+  """Error for a dataset file that is missing, unreadable or corrupt.
 
   The message ends with the command that rebuilds the file.
   """
@@ -66,14 +66,14 @@ def masked_crc(data: bytes) -> int:
 
 
 def frame(payload: bytes) -> bytes:
-  """Returns a payload framed as in TFRecord files, with its length and CRCs."""
+  """Frames a payload as in TFRecord files, with its length and CRCs."""
   length = struct.pack("<Q", len(payload))
   crcs = (struct.pack("<I", masked_crc(data)) for data in (length, payload))
   return b"".join((length, next(crcs), payload, next(crcs)))
 
 
 def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
-  """Yields all payloads of a TFRecord file in order, and verifies their CRCs.
+  """Yields all payloads of a TFRecord file in order after verifying CRCs.
 
   Raises:
     CorruptDatasetError: The file is missing, truncated or corrupt. The message
@@ -139,7 +139,7 @@ def check_frames(
 
 
 def records_sha256(shards: Sequence[str]) -> str:
-  """Returns the SHA-256 of a split from the SHA-256 sums of its shards."""
+  """Combines the SHA-256 sums of shards into the SHA-256 of a split."""
   return hashlib.sha256("".join(shards).encode()).hexdigest()
 
 
@@ -174,7 +174,7 @@ def save_index(
 
 
 def load_index(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
-  """Returns the index of a split, read from a file with a verified checksum.
+  """Reads the index of a split from a file, and verifies its checksum.
 
   Args:
     path: Path of the index file.

@@ -27,7 +27,7 @@ from jaxsyn.syntax.windows.window import (
 
 
 def distances(features: SentenceFeatures) -> Array:
-  """Returns the edges between the words of two subwords, finite, float32 BSS.
+  """Returns the finite tree distances between subwords' words (float32, BSS).
 
   All roots depend on EOS: its distance from a word is 1 + depth, and words in
   different trees are depth + depth + 2 apart.
@@ -41,7 +41,7 @@ def distances(features: SentenceFeatures) -> Array:
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """Returns the distances from one subword per hypothesis, BNS."""
+  """Returns the distances from one subword of each hypothesis (BNS)."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 

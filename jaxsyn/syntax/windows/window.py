@@ -22,7 +22,7 @@ from jaxsyn.syntax.modifier import AttentionSite
 
 
 def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
-  """Returns the softmax over the allowed positions, exactly 0 elsewhere.
+  """Returns the softmax over the allowed positions; all others are exactly 0.
 
   A row without allowed positions (padding) is uniform, not NaN.
   """
@@ -46,11 +46,11 @@ class Window(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Any:
-    """Returns values that all steps share, any pytree."""
+    """Returns a pytree of values that all decoding steps share."""
     return ()
 
   def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the inputs of the window's own annotations, BSD of any width.
+    """Returns the inputs of the window's own annotations (BSD, any width).
 
     Only for windows whose spec sets `has_own_annotations`.
 
@@ -61,7 +61,7 @@ class Window(nn.Module):
     raise NotImplementedError
 
   def start(self, features: SentenceFeatures, beams: int) -> Any:
-    """Returns the state before the first step, any pytree.
+    """Returns the initial decoding state of the window as a pytree.
 
     The first axes of its arrays are sentence and hypothesis, because the search
     reorders hypotheses. Shapes and types stay the same in all steps.
@@ -76,7 +76,7 @@ class Window(nn.Module):
     past: Any,
     features: SentenceFeatures,
   ) -> tuple[Array, Any]:
-    """Computes the weights of one step.
+    """Computes the attention weights of one decoding step.
 
     Args:
       score_BNS: Alignment scores of N hypotheses per sentence, float32,
@@ -119,7 +119,7 @@ class WindowSpec(Choice):
 
 
 class PredictedPosition(nn.Module):
-  """Source position that a step attends to, predicted from the decoder's state.
+  """Source position to attend to, predicted from the decoder's state.
 
   p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018, Eq. 5.
   J is the number of source subwords with EOS; positions count from 0.
@@ -148,7 +148,7 @@ class PredictedPosition(nn.Module):
 
 
 def subword_at(position_BN: Array, real_BS: Array) -> Array:
-  """Returns the index of the subword at a fractional position, int32 BN."""
+  """Rounds fractional source positions down to indices of existing subwords."""
   # From 17 on, a sigmoid is 1 in float32, and p = J is beyond the last subword.
   last_B1 = jnp.maximum(jnp.sum(real_BS, axis=1) - 1, 0)[:, None]
   index_BN = jnp.clip(jnp.floor(position_BN), 0, last_B1)

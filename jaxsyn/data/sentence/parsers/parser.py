@@ -35,7 +35,7 @@ _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-  """Identity of a parser, which manifests record and translation checks.
+  """Identity of a parser, which manifests record and translation verifies.
 
   Attributes:
     kind: Name in `jaxsyn.data.sentence.parsers.PARSERS`.
@@ -63,13 +63,13 @@ class Identity:
 
   @property
   def key(self) -> str:
-    """String that is equal for parsers that make equal trees."""
+    """String that is equal for parsers that produce equal trees."""
     options = sorted(self.options.items())
     return json.dumps([self.kind, self.sha256 or self.name, options])
 
   @property
   def title(self) -> str:
-    """Model name, preceded by the parser's name if the file ending differs."""
+    """Model name, after the parser type unless the file ending shows it."""
     has_suffix = self.name.endswith(f".{self.kind}")
     return self.name if has_suffix else f"{self.kind} {self.name}"
 
@@ -192,11 +192,11 @@ class ParserSpec(Choice, abc.ABC):
     """
 
   def with_identity(self, identity: Identity) -> Self:
-    """Returns the spec with the model name of a recorded parser identity."""
+    """Returns the spec with the model name in a recorded identity."""
     return self
 
   def at(self, place: str) -> Self:
-    """Returns the spec with another location of its model file or folder."""
+    """Returns the spec with a different location of its model."""
     changes: dict[str, Any] = {self.location: place}
     return dataclasses.replace(self, **changes)
 
@@ -213,12 +213,12 @@ class ParserSpec(Choice, abc.ABC):
 
 
 def on_one_line(line: str) -> str:
-  """Returns a line with blanks for line breaks and control characters."""
+  """Replaces line breaks and control characters of a line with blanks."""
   return _BREAKS.sub(" ", line)
 
 
 def not_installed(package: str, install: str) -> InputError:
-  """Returns the error for a parser package that is not installed."""
+  """Returns an error for a parser package that is not installed."""
   return InputError(
     f"parsing needs {package}, which is not installed ({install}). Without it, give"
     " CoNLL-U, or use a system that translates without trees."
@@ -226,7 +226,7 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns the parse of a line and its trees, if CoNLL-U text matches the line."""
+  """Returns a line's parse and trees if the CoNLL-U text matches the line."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -242,7 +242,7 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns the parse of a line, and whether its trees match only the NFC form."""
+  """Returns a line's parse, and whether only its NFC form matches the trees."""
   try:
     return conllu.attach(trees, line), False
   except InputError:

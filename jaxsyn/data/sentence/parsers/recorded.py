@@ -1,4 +1,4 @@
-"""Parser that a dataset directory or a run directory records."""
+"""Finds the parser that a dataset or run directory records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spec(
   side: str,
   place: str = "",
 ) -> ParserSpec | None:
-  """Returns the spec of the parser recorded for one side of a dataset, or None.
+  """Returns the spec of a side's recorded parser, or None.
 
   Args:
     folder: Dataset or run directory, which has a copy of the parser's file.
@@ -77,7 +77,7 @@ def check(
 def open_recorded(
   resolved: ParserSpec, manifest: Mapping[str, Any], side: str
 ) -> Parser:
-  """Opens a parser and checks that it is the one that a dataset records.
+  """Opens a parser and checks that it is the recorded parser of a dataset.
 
   Args:
     resolved: Spec of the parser, from `spec`.
