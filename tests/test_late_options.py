@@ -82,11 +82,11 @@ def test_given_layers_are_used(monkeypatch):
 
 
 def test_synchronisation_uses_the_last_but_one_layer(monkeypatch):
-  """Deguchi et al. 2021: layer 5 of 6."""
+  """Deguchi et al. 2021: layer 5 of 6; the only layer of one."""
   for options, layer in (
-    (("model.transformer.decoder_layers=1",), -2),
-    (("model.transformer.decoder_layers=12",), -2),
-    (("losses.synchronisation.layer=-1",), -1),
+    (("model.transformer.decoder_layers=1",), 0),
+    (("model.transformer.decoder_layers=12",), 10),
+    (("losses.synchronisation.layer=-1",), 3),
   ):
     address = "multi30k_en_de.py:sync_attention"
     config = overridden(monkeypatch, address, *options)
