@@ -4,11 +4,13 @@
   python -m benchmarks.read_speed --data data/multi30k_en_de --draw source,target
   python -m benchmarks.read_speed --data data/multi30k_en_de --tree_rate 0.1
   python -m benchmarks.read_speed --synthetic 1000000
+  python -m benchmarks.read_speed --synthetic 300000 --memory_gib 0.02
 
 Prints the time and memory until the first batch when no file is in the cache of
 the operating system ("cold") and when all are ("warm"), the speed after it, the
 time to resume in the middle of an epoch, and the share of padding. "/cpu-s" is per
-second of processor time, which is the figure to compare on a busy machine.
+second of processor time, which is the figure to compare on a busy machine. With a small
+--memory_gib, data is read in shuffling windows instead of from memory.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
     Dataset(data).split("train"),
     values.reads,
     data=from_config(Data, config.to_dict(), ConfigPath("config", "data")),
-    batch=Batches(),
+    batch=Batches(memory_gib=values.memory_gib),
     seed=0,
     shard=HostShard(),
   )
@@ -159,6 +161,9 @@ if __name__ == "__main__":
   )
   flags.DEFINE_float("seconds", 10.0, "Minimum time of reading.")
   flags.DEFINE_list("reads", ["source_parent_mid"], "Features of a batch.")
+  flags.DEFINE_float(
+    "memory_gib", 1.0, "Value of config.batch.memory_gib.", lower_bound=0
+  )
   flags.DEFINE_list("draw", [], "Sides with sampled subwords: source,target.")
   flags.DEFINE_float(
     "tree_rate", -1, "Rate of sampled trees; below 0: the parser's trees."
