@@ -150,8 +150,8 @@ class AuxiliaryTask:
   weight: Amount = option(
     1.0,
     "Loss weight of auxiliary-task examples (translation: 1). It scales the "
-    "loss sum, not the count: with .3 a batch of such examples alone has .3 "
-    "of its gradient.",
+    "loss sum, not the count: with 0.3, the gradient of a batch that contains "
+    "only such examples is 0.3 times as large.",
   )
 
 
