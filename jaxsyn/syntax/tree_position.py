@@ -179,8 +179,8 @@ class TreePosition(ModifierSpec):
   eigenvectors: Count = option(
     8,
     "Number of eigenvectors, those of the smallest eigenvalues above 0, "
-    f'at most {EIGENVECTORS}, with kind="laplacian". Missing ones of a '
-    "small tree are 0.",
+    f'at most {EIGENVECTORS}, with kind="laplacian". If a small '
+    "tree has fewer, the missing vectors are 0.",
   )
   flip: bool = option(
     True,
