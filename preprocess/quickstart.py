@@ -35,7 +35,7 @@ def run(
   """Writes the quickstart corpus, its gold trees and alignments, and a parser.
 
   The files are <split>.en, <split>.qaa, <split>.en.conllu, <split>.qaa.conllu,
-  <split>.align, quickstart.udpipe.
+  <split>.align, and last quickstart.udpipe, which shows that all are complete.
 
   Args:
     output: Folder, created if needed; files of an earlier run are replaced.

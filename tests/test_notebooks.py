@@ -1,7 +1,10 @@
 """Every notebook runs from top to bottom, on a tiny model."""
 
+import ast
+import importlib
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -33,6 +36,41 @@ def test_stored_without_outputs(path):
   for cell in notebook.cells:
     if cell.cell_type == "code":
       assert not cell.outputs and cell.execution_count is None
+
+
+def imported_modules(tree: ast.AST) -> dict[str, object]:
+  """Returns the modules of jaxsyn that the code imports, by their names in it."""
+  modules = {}
+  for node in ast.walk(tree):
+    if isinstance(node, ast.ImportFrom) and node.module.startswith("jaxsyn"):
+      package = importlib.import_module(node.module)
+      for alias in node.names:
+        try:
+          module = importlib.import_module(f"{node.module}.{alias.name}")
+        except ModuleNotFoundError:
+          assert hasattr(package, alias.name), f"{node.module}.{alias.name}"
+        else:
+          modules[alias.asname or alias.name] = module
+  return modules
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_names_of_jaxsyn_exist(path):
+  """Also in branches that the tests do not run, such as generating a corpus."""
+  # Jupyter's commands are not Python.
+  code = re.sub(r"(?m)^( *)[!%].*", r"\1pass", "\n".join(code_cells(path)))
+  tree = ast.parse(code)
+  modules = imported_modules(tree)
+  used = [
+    (node.value.id, node.attr)
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Attribute)
+    and isinstance(node.value, ast.Name)
+    and node.value.id in modules
+  ]
+  assert used
+  for module, name in used:
+    assert hasattr(modules[module], name), f"{module}.{name}"
 
 
 def run(name, settings, monkeypatch) -> list:

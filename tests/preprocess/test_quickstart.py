@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
 
 import pytest
 
@@ -17,6 +21,7 @@ from jaxsyn.preprocess.toy.corpus import Pair, read_out
 from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import Word
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 SIZES = corpus.Sizes(train=150, validation=20, test=30, parser=150)
 
 
@@ -273,3 +278,31 @@ def test_reports_a_folder_that_cannot_be_made(tmp_path):
   (tmp_path / "file").write_text("")
   with pytest.raises(InputError, match=r"--output .* is a file, not a folder"):
     quickstart.run(tmp_path / "file" / "raw", sizes=SIZES)
+
+
+def test_run_sh_generates_the_corpus_once(made, tmp_path):
+  """The programs in the environment only log their arguments."""
+  folder, _ = made
+  for name in ("run.sh", "requirements.txt", "pyproject.toml"):
+    shutil.copy(ROOT / name, tmp_path)
+  raw = tmp_path / "data" / "quickstart" / "raw"
+  shutil.copytree(folder, raw)
+  (tmp_path / "bin").mkdir()
+  for name in ("pip", "python"):
+    program = tmp_path / "bin" / name
+    program.write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/called\n')
+    program.chmod(0o755)
+
+  def generations() -> int:
+    subprocess.run(
+      [tmp_path / "run.sh"],
+      env=os.environ | {"VENV": str(tmp_path)},
+      capture_output=True,
+      check=True,
+    )
+    called = (tmp_path / "called").read_text()
+    return called.count("-m preprocess.quickstart")
+
+  assert generations() == 0
+  (raw / quickstart.PARSER).unlink()  # written last: the work was interrupted
+  assert generations() == 1
