@@ -55,6 +55,24 @@ class State:
 Automaton = tuple[State, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class OutputRequest:
+  """Index and required prefix of one requested translation.
+
+  Attributes:
+    index: Index of the sentence in the input, on which samples depend.
+    prefix: Automaton of the text that it begins with; () for none.
+  """
+
+  index: int = 0
+  prefix: Automaton = ()
+
+  @property
+  def positions(self) -> int:
+    """Maximum number of output positions of the prefix, EOS included."""
+    return len(self.prefix) + 1
+
+
 class PrefixCompiler:
   """Function that compiles prefixes into automata over one vocabulary."""
 

@@ -22,6 +22,7 @@ from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.pool import CACHE_LENGTH, Pool
 from jaxsyn.decode.prefix import (
   Automaton,
+  OutputRequest,
   PrefixCompiler,
   batch_prefixes,
   padded_sizes,
@@ -74,24 +75,6 @@ class Translation:
 
 # The translation of an empty line.
 EMPTY_TRANSLATION = Translation("", score=0.0, log_p=0.0, ids=())
-
-
-@dataclasses.dataclass(frozen=True)
-class OutputRequest:
-  """Index and required prefix of one requested translation.
-
-  Attributes:
-    index: Index of the sentence in the input, on which samples depend.
-    prefix: Automaton of the text that it begins with; () for none.
-  """
-
-  index: int = 0
-  prefix: Automaton = ()
-
-  @property
-  def positions(self) -> int:
-    """Maximum number of output positions of the prefix, EOS included."""
-    return len(self.prefix) + 1
 
 
 @dataclasses.dataclass(frozen=True)

@@ -58,9 +58,15 @@ LANGUAGES = {
   "dz": Language(("char",), "dzo dzongkha"),
 }
 # Prefixes of Unicode names of letters, in scripts without spaces between words.
-_UNSPACED = tuple(
-  f"{script} "
-  for script in "CJK HIRAGANA KATAKANA THAI LAO KHMER MYANMAR TIBETAN".split()
+_UNSPACED = (
+  "CJK ",
+  "HIRAGANA ",
+  "KATAKANA ",
+  "THAI ",
+  "LAO ",
+  "KHMER ",
+  "MYANMAR ",
+  "TIBETAN ",
 )
 
 

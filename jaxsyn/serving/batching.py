@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+from jaxsyn.decode.prefix import OutputRequest
 from jaxsyn.decode.requests import Request
-from jaxsyn.decode.translator import OutputRequest, Translation
+from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.serving.requests import InspectRequest
 from jaxsyn.serving.runs import ServedRun

@@ -22,12 +22,11 @@ from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.forced import Forced, Scored
-from jaxsyn.decode.prefix import Automaton
+from jaxsyn.decode.prefix import Automaton, OutputRequest
 from jaxsyn.decode.rank import score_on_host
 from jaxsyn.decode.requests import Request, request
 from jaxsyn.decode.sources import ReadSource, SessionReader
 from jaxsyn.decode.translator import (
-  OutputRequest,
   ProgressCallback,
   Translation,
   Translator,

@@ -79,6 +79,7 @@ class LayerLoss(Loss):
   def with_defaults(self, spec: ModelSpec) -> Any:
     layers = spec.stack_shape(self.stack).layers
     layer = layer_index(self.layer, layers)
+    # By name, since only subclasses declare the field.
     return dataclasses.replace(self, **{"layer": layer})
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:

@@ -74,7 +74,7 @@ def check(patterns: Sequence[str], params: Tree) -> str:
     return ""
   arrays = arrays_by_name(params)
   for pattern in patterns:
-    if not fnmatch.filter(arrays, pattern):
+    if not any(_matches(name, [pattern]) for name in arrays):
       raise InputError(
         f"{OPTION}: {pattern!r} matches no parameter. "
         f"{_suggestion(pattern, list(arrays))}"

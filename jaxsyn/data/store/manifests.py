@@ -215,7 +215,7 @@ def _check(manifest: Manifest) -> None:
 
 
 def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
-  """Yields (field, value, rule) for each violation that types permit."""
+  """Yields (field, value, rule) for each violated rule other than a type."""
   sides = [*manifest.sides]
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
