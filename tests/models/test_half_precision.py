@@ -198,16 +198,19 @@ def test_alignment_scores_are_float32_up_to_the_softmax(system):
 
 
 def test_trained_parameters_stay_float32():
-  """Parameters, both moments and the average; and the model learns."""
-  recipe = half(plan_of("pascal", encoder_layers=1)).recipe
-  recipe = recipe.replace(optimiser=optax.adam(3e-3), ema=0.9)
-  state = jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
-  step = jax.jit(functools.partial(train_step, recipe=recipe))
-  for _ in range(20):
-    state, metrics = step(state, BATCH)
-  leaves = jax.tree.leaves((state.params, state.opt, state.ema))
-  assert {str(x.dtype) for x in leaves} == {"float32", "int32"}
-  assert np.divide(*metrics["terms"]["nll"]) < 2  # 3 at first
+  """Parameters, both moments and the average; losses within 1 %."""
+  losses, plain = [], plan_of("pascal", encoder_layers=1)
+  for plan in (plain, half(plain)):
+    recipe = plan.recipe.replace(optimiser=optax.adam(3e-3), ema=0.9)
+    state = jax.jit(functools.partial(first_state, recipe, seed=0))(BATCH)
+    step = jax.jit(functools.partial(train_step, recipe=recipe))
+    for _ in range(20):
+      state, metrics = step(state, BATCH)
+    leaves = jax.tree.leaves((state.params, state.opt, state.ema))
+    assert {str(x.dtype) for x in leaves} == {"float32", "int32"}
+    losses.append(np.divide(*metrics["terms"]["nll"]))
+  assert losses[1] == pytest.approx(losses[0], rel=0.01)
+  assert losses[0] < 2  # 3 at first
 
 
 def test_gradients_of_a_frequent_subword_add_up_in_float32():
