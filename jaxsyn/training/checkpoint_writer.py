@@ -22,6 +22,7 @@ import os
 import pathlib
 import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,6 +46,8 @@ from jaxsyn.training.checkpoint_reader import (
 )
 
 Tree = Any
+
+_REMOVALS, _PAUSE = 10, 0.1  # of the directory of a failed save; seconds
 
 
 class CheckpointWriter(CheckpointReader):
@@ -92,12 +95,15 @@ class CheckpointWriter(CheckpointReader):
     # A resumed run may evaluate a step again. The main process decides, since all
     # must do the same.
     exists = self._is_main and step in folder.steps()
-    if hosts.all_gather_json(exists)[0]:
+    # All use the random name of the main process. After a failed save, threads of
+    # Orbax may still write to its directory when the next save has begun.
+    unique = secrets.token_hex(4)
+    exists, unique = hosts.all_gather_json((exists, unique))[0]
+    if exists:
       return
-    # The same path on all hosts.
     new = folder.path(step)
     if not self._is_remote:
-      new = folder.folder / f".{step}{files.PARTIAL}"
+      new = folder.folder / f".{step}.{unique}{files.PARTIAL}"
     with _write_errors(self.workdir):
       compute_checksums = self._start_arrays(new, folder.item, tree)
 
@@ -110,8 +116,8 @@ class CheckpointWriter(CheckpointReader):
       finally:
         # It exists only after an error. Other processes finish sooner, and would
         # remove what the main process still writes to.
-        if self._is_main and not self._is_remote:
-          shutil.rmtree(new, ignore_errors=True)
+        if self._is_main and not self._is_remote and new.exists():
+          _remove_failed(new)
 
     self._saving = self._pool.submit(finish)
 
@@ -220,6 +226,15 @@ class CheckpointWriter(CheckpointReader):
       remote.move(self.last.path(step), new_path, last=METADATA_FILE)
     elif self._is_main:
       os.rename(self.last.path(step), new_path)
+
+
+def _remove_failed(folder: pathlib.Path) -> None:
+  """Removes the directory of a failed save."""
+  # Orbax raises the first error while its other writes go on, which create the
+  # directory again if it was removed.
+  for _ in range(_REMOVALS):
+    shutil.rmtree(folder, ignore_errors=True)
+    time.sleep(_PAUSE)
 
 
 def _unshared(x: Any) -> Any:
