@@ -60,8 +60,14 @@ def swap_parts(data: bytes, rng: Rng) -> bytes:
 CORRUPTIONS: dict[str, Callable[[bytes, Rng], bytes]] = {
   function.__name__: function
   for function in (
-    *(flip, truncate, cut_last_byte, extend, repeat),
-    *(empty, clear_sector, swap_parts),
+    flip,
+    truncate,
+    cut_last_byte,
+    extend,
+    repeat,
+    empty,
+    clear_sector,
+    swap_parts,
   )
 }
 

@@ -17,11 +17,42 @@ from jaxsyn.storage import checksums
 # Wrong values: missing, of another type, at and beyond bounds, paths outside of
 # the directory, line breaks.
 ODD: tuple[Any, ...] = (
-  *(None, True, False, 0, 1, -1, 2**31, 2**63, 2**70, -(2**70)),
-  *(0.5, -0.0, 1e308, float("nan"), float("inf"), float("-inf")),
-  *("", " ", "a", "..", "../x", "/x", "a/b", "a\0b", "\n", "é" * 300),
-  *("-1", "\udc80"),
-  *([], {}, [[]], [None], {"": None}, [1, 2, 3], ["a", "b"], {"a": 1}),
+  None,
+  True,
+  False,
+  0,
+  1,
+  -1,
+  2**31,
+  2**63,
+  2**70,
+  -(2**70),
+  0.5,
+  -0.0,
+  1e308,
+  float("nan"),
+  float("inf"),
+  float("-inf"),
+  "",
+  " ",
+  "a",
+  "..",
+  "../x",
+  "/x",
+  "a/b",
+  "a\0b",
+  "\n",
+  "é" * 300,
+  "-1",
+  "\udc80",
+  [],
+  {},
+  [[]],
+  [None],
+  {"": None},
+  [1, 2, 3],
+  ["a", "b"],
+  {"a": 1},
 )
 
 
@@ -77,8 +108,25 @@ def json_text(text: bytes, rng: Rng) -> bytes:
 
 
 _FIELDS = (
-  *("", "_", "-1", "0", "1", "2", "999", "1-2", "2-1", "1.1", "1-", "é"),
-  *("x" * 500, "\u2028", "\u200b", "\xa0", "１", "SpaceAfter=No", "root"),
+  "",
+  "_",
+  "-1",
+  "0",
+  "1",
+  "2",
+  "999",
+  "1-2",
+  "2-1",
+  "1.1",
+  "1-",
+  "é",
+  "x" * 500,
+  "\u2028",
+  "\u200b",
+  "\xa0",
+  "１",
+  "SpaceAfter=No",
+  "root",
 )
 
 
@@ -140,7 +188,12 @@ def payload(data: bytes, rng: Rng) -> bytes:
     odd = (
       (-1, -2, 10**6, 2**31, 2**62)
       if kind == "int64_list"
-      else (*(float("nan"), float("inf"), -1.0, 1e30),)
+      else (
+        float("nan"),
+        float("inf"),
+        -1.0,
+        1e30,
+      )
     )
     values[int(rng.integers(len(values)))] = odd[int(rng.integers(len(odd)))]
   elif values and rng.random() < 0.5:

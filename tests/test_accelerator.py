@@ -78,7 +78,11 @@ def test_measurements_after_the_time_limit_are_not_reached(tmp_path):
 def test_rejects_unknown_names(only, tmp_path):
   with pytest.raises(InputError, match=r"no (name begins|regular expression)"):
     command.run(
-      *(tmp_path / "out.json", TRIAL), minutes=1, only=only, measure=None
+      tmp_path / "out.json",
+      TRIAL,
+      minutes=1,
+      only=only,
+      measure=None,
     )
 
 

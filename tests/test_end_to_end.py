@@ -57,8 +57,11 @@ def straight(prepared, command, tmp_path_factory):
   workdir = tmp_path_factory.mktemp("runs") / "straight"
   options = {"data.directory": prepared, **SIZES}
   done = command(
-    *("train", "--config", "configs/quickstart.py:pascal_ignoring"),
-    *("--workdir", workdir),
+    "train",
+    "--config",
+    "configs/quickstart.py:pascal_ignoring",
+    "--workdir",
+    workdir,
     *(f"--config.{name}={value}" for name, value in options.items()),
     text=True,
   )
@@ -155,10 +158,21 @@ def test_two_processes_share_the_lines_of_a_file(
   both = [
     subprocess.Popen(
       [
-        *(sys.executable, "-m", "jaxsyn.translate", "--workdir", straight[0]),
-        *("--input", source, "--output", output, "--buffer", "2"),
-        *("--search", "sample"),  # with noise by the index of the line
-        *(f"--coordinator=127.0.0.1:{port}", "--processes=2"),
+        sys.executable,
+        "-m",
+        "jaxsyn.translate",
+        "--workdir",
+        straight[0],
+        "--input",
+        source,
+        "--output",
+        output,
+        "--buffer",
+        "2",
+        "--search",
+        "sample",
+        f"--coordinator=127.0.0.1:{port}",
+        "--processes=2",
         f"--process={process}",
       ],
       env=environment | {"PJRT_NPROC": "64"},
@@ -179,8 +193,14 @@ def test_answers_each_line_of_an_interactive_program(straight, environment):
   workdir, _ = straight
   process = subprocess.Popen(
     [
-      *(sys.executable, "-m", "jaxsyn.translate", "--workdir", str(workdir)),
-      *("--errors", "skip", "--scores"),
+      sys.executable,
+      "-m",
+      "jaxsyn.translate",
+      "--workdir",
+      str(workdir),
+      "--errors",
+      "skip",
+      "--scores",
     ],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,

@@ -191,6 +191,10 @@ def test_checksums_of_arrays_equal_those_of_their_bytes():
 def test_sizes_are_formatted_with_units():
   sizes = (0, 1023, 1024, 2**20 - 1, 2**20, 5 * 2**29)
   assert [files.readable(size) for size in sizes] == [
-    *("0 bytes", "1023 bytes", "1.0 KiB"),
-    *("1024.0 KiB", "1.0 MiB", "2.5 GiB"),
+    "0 bytes",
+    "1023 bytes",
+    "1.0 KiB",
+    "1024.0 KiB",
+    "1.0 MiB",
+    "2.5 GiB",
   ]

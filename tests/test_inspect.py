@@ -92,7 +92,10 @@ def test_attention_and_weightings_of_a_sentence(session):
   assert source.head_of_units() == source.head_W == source.given_head_W
   assert seen.translation == session([LINES[0]])[0][0].text
   assert [(m.place, m.layer) for m in seen.attention] == [
-    *[("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)]
+    ("encoder", 0),
+    ("encoder", 1),
+    ("decoder", 0),
+    ("cross", 0),
   ]
   words = (*source.words, "</s>")
   for m in seen.attention:
@@ -161,9 +164,19 @@ def test_the_command_writes_pictures_json_and_the_probe(
   source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.inspect", "--output", str(output)),
-      *("--workdir", str(runs["pascal"]), "--input", str(source)),
-      *("--limit", "2", "--layers", "0"),
+      sys.executable,
+      "-m",
+      "jaxsyn.inspect",
+      "--output",
+      str(output),
+      "--workdir",
+      str(runs["pascal"]),
+      "--input",
+      str(source),
+      "--limit",
+      "2",
+      "--layers",
+      "0",
     ],
     env=environment,
     cwd=ROOT,
@@ -294,7 +307,9 @@ def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
     assert result.columns == seen.source.units.labels
   assert (complete.value_HQM > 0).all() and not near.value_HQM.all()
   assert written(seen, tmp_path / "out") == {
-    *("json", "tree.png", "attention.global.cross_0.png"),
+    "json",
+    "tree.png",
+    "attention.global.cross_0.png",
     "attention.syntax.cross_0.png",
   }
 

@@ -18,8 +18,10 @@ def test_all_packages_are_in_jaxsyn():
   result = setuptools.find_packages(ROOT, include=include)
   assert {name.split(".")[0] for name in result} == {"jaxsyn"}
   assert {
-    *("jaxsyn.configs", "jaxsyn.configs.papers"),
-    *("jaxsyn.preprocess", "jaxsyn.preprocess.toy"),
+    "jaxsyn.configs",
+    "jaxsyn.configs.papers",
+    "jaxsyn.preprocess",
+    "jaxsyn.preprocess.toy",
   } <= {*result}
 
 

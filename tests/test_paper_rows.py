@@ -289,8 +289,13 @@ ROWS: dict[str, dict[str, Expected]] = {
 # test_context.py, test_relative.py.
 TESTED_ELSEWHERE = {
   "deps_san/results": {
-    *("localness_fixed", "localness_layer", "localness_query"),
-    *("context_global", "context_deep", "context_deep_global", "relative"),
+    "localness_fixed",
+    "localness_layer",
+    "localness_query",
+    "context_global",
+    "context_deep",
+    "context_deep_global",
+    "relative",
   },
   "dependency_relative/results": {"relative", "dependency_relative_both"},
 }

@@ -49,10 +49,15 @@ _TRIES = 20  # the writer may remove checkpoints faster than they are read
 
 # Errors of the machine, as codes and as words in messages of Orbax.
 _MACHINE_CODES = {
-  *(errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+  errno.EACCES,
+  errno.EPERM,
+  errno.EMFILE,
+  errno.ENFILE,
+  errno.ENOMEM,
 }
 _MACHINE_WORDS = (
-  *("RESOURCE_EXHAUSTED", "PERMISSION_DENIED"),
+  "RESOURCE_EXHAUSTED",
+  "PERMISSION_DENIED",
   *map(os.strerror, _MACHINE_CODES),
 )
 

@@ -34,8 +34,20 @@ from jaxsyn.preprocess.toy.lexicon import ANIMATE, NOUNS, VERBS, Word
 
 # Order of dependents in the target; "" is the parent.
 TARGET_ORDER = (
-  *("advmod", "obl", "nsubj", "obj", "amod", ""),
-  *("aux", "case", "det", "nmod", "acl:relcl", "cc", "conj", "punct"),
+  "advmod",
+  "obl",
+  "nsubj",
+  "obj",
+  "amod",
+  "",
+  "aux",
+  "case",
+  "det",
+  "nmod",
+  "acl:relcl",
+  "cc",
+  "conj",
+  "punct",
 )
 # Endings by the class of the verb that is the parent.
 CASES = {

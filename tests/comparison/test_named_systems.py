@@ -84,13 +84,21 @@ def test_options_of_one_system(given):
     "--config.train.steps=7",
   )
   assert [s.name for s in systems] == [
-    *("transformer", "dasa", "random", "two", "quoted"),
+    "transformer",
+    "dasa",
+    "random",
+    "two",
+    "quoted",
   ]
   assert {s.config.train.steps for s in systems} == {7}
   configs = {s.name: s.config for s in systems}
   plain = {name: as_dict(config) for name, config in configs.items()}
   assert [control_of(name, plain) for name in plain] == [
-    *("", "", "dasa", "", ""),
+    "",
+    "",
+    "dasa",
+    "",
+    "",
   ]
   loss = dict(configs["two"].losses)["distillation"]
   assert (loss.heads, loss.teacher) == ((2, 3), "runs/a")

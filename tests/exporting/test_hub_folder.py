@@ -47,8 +47,13 @@ def test_translates_like_the_run(run, folder):
     Session(folder, checkpoint="1")
   saved = {path.name for path in folder.iterdir()}
   assert saved == {
-    *("model.safetensors", "model.json", "config.json", "manifest.json"),
-    *("vocabulary.model", "parser.source.udpipe", "README.md"),
+    "model.safetensors",
+    "model.json",
+    "config.json",
+    "manifest.json",
+    "vocabulary.model",
+    "parser.source.udpipe",
+    "README.md",
   }
 
 

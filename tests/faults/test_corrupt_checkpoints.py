@@ -102,8 +102,11 @@ def test_translation_warns_of_a_corrupt_best_checkpoint(
 ):
   done = subprocess.run(
     [
-      *(sys.executable, "-m", "jaxsyn.translate"),
-      *("--workdir", str(corrupt_run.folder)),
+      sys.executable,
+      "-m",
+      "jaxsyn.translate",
+      "--workdir",
+      str(corrupt_run.folder),
     ],
     env=environment,
     input="the small dog sees a cat .\n",

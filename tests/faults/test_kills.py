@@ -49,8 +49,14 @@ class Command:
 
 # Fields of log records that depend on the time.
 TIMES = {
-  *("time", "minutes", "eta_minutes", "tokens_per_s"),
-  *("waiting", "flops", "mfu", "seconds"),
+  "time",
+  "minutes",
+  "eta_minutes",
+  "tokens_per_s",
+  "waiting",
+  "flops",
+  "mfu",
+  "seconds",
 }
 
 
@@ -175,7 +181,11 @@ def preparation(tmp_path_factory, environment) -> Intact:
 
   def arguments(directory):
     return [
-      *(sys.executable, "-m", "preprocess.build", "--config", str(config)),
+      sys.executable,
+      "-m",
+      "preprocess.build",
+      "--config",
+      str(config),
       f"--config.data.directory={directory}",
     ]
 
@@ -207,8 +217,13 @@ def training(tmp_path_factory, prepared, environment) -> Intact:
 
   def arguments(workdir):
     return [
-      *(sys.executable, "-m", "jaxsyn.train", "--workdir", str(workdir)),
-      *("--config", "configs/quickstart.py:sisa"),
+      sys.executable,
+      "-m",
+      "jaxsyn.train",
+      "--workdir",
+      str(workdir),
+      "--config",
+      "configs/quickstart.py:sisa",
       *(f"--config.{name}={value}" for name, value in options.items()),
     ]
 

@@ -15,7 +15,10 @@ def layer(weight_HQM, *parts):
   heads = range(len(weight_HQM))
   return [
     Map(
-      *("encoder", 0, "", "weight"),
+      "encoder",
+      0,
+      "",
+      "weight",
       tuple(heads),
       weight_HQM,
       tuple(parts for _ in heads),

@@ -142,7 +142,11 @@ def trees_in_the_raw_folder(config, raw):
 @pytest.mark.parametrize(
   "use",
   [
-    *(several_files, table, json_lines, zstandard_frames, treebank),
+    several_files,
+    table,
+    json_lines,
+    zstandard_frames,
+    treebank,
     trees_in_the_raw_folder,
   ],
 )

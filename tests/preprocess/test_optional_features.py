@@ -472,6 +472,15 @@ def test_subwords_are_inside_their_constituents(tmp_path):
   NP, ROOT, S, VP = map(opening, ids.values())
   assert found.dtype == np.int32
   assert found.tolist() == [
-    *(ROOT, S, NP, *range(7), CLOSE),
-    *(VP, *range(7, 13), CLOSE, 13, CLOSE, CLOSE),
+    ROOT,
+    S,
+    NP,
+    *range(7),
+    CLOSE,
+    VP,
+    *range(7, 13),
+    CLOSE,
+    13,
+    CLOSE,
+    CLOSE,
   ]

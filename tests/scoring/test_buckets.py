@@ -79,7 +79,10 @@ def test_tree_facts_by_hand():
   assert labels(length) == ["1.5-2", "2-2.5", "<=1.5", none]
   assert labels(clauses) == ["2", "1", "1", none]
   assert labels(crossing) == [
-    *("projective", "non-projective", "projective", none)
+    "projective",
+    "non-projective",
+    "projective",
+    none,
   ]
   assert all(none not in table.labels for table in by_tree(DOG))
 

@@ -56,10 +56,23 @@ def test_scores_are_those_of_its_own_command(checkpoint, files, tmp_path):
   # The command computes in half precision (11 bits).
   subprocess.run(
     [
-      *(pathlib.Path(PYTHON).with_name("comet-score"), "--quiet"),
-      *("--model", checkpoint, "--gpus", "0", "--num_workers", "0"),
-      *("-s", files["source"], "-r", files["reference"]),
-      *("-t", files["a"], files["b"], "--to_json", tmp_path / "scores.json"),
+      pathlib.Path(PYTHON).with_name("comet-score"),
+      "--quiet",
+      "--model",
+      checkpoint,
+      "--gpus",
+      "0",
+      "--num_workers",
+      "0",
+      "-s",
+      files["source"],
+      "-r",
+      files["reference"],
+      "-t",
+      files["a"],
+      files["b"],
+      "--to_json",
+      tmp_path / "scores.json",
     ],
     check=True,
   )

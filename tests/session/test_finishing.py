@@ -20,8 +20,15 @@ SAMPLES = [
   "Die Katze schläft .",
   "Der Hund läuft über die Straße .",
   *["Ein Hund läuft auf der Straße ."] * 3,
-  *["", "a", "ab", " a  b ", "aaaaaaaaaa", "aaaa"],
-  *["犬が走る", "犬が走った。", "⁇ ⁇ 🦆"],
+  "",
+  "a",
+  "ab",
+  " a  b ",
+  "aaaaaaaaaa",
+  "aaaa",
+  "犬が走る",
+  "犬が走った。",
+  "⁇ ⁇ 🦆",
 ]
 
 

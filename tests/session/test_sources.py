@@ -31,7 +31,12 @@ WORDS = [
   "sleeps",
 ]
 LINES = [
-  *["", "   ", "nul \0 here", "?", "The duck \u0301 ½ .", "a " * 600],
+  "",
+  "   ",
+  "nul \0 here",
+  "?",
+  "The duck \u0301 ½ .",
+  "a " * 600,
   *(" ".join(WORDS[i % 9 : i % 9 + i % 7]) for i in range(FEW)),
 ]
 

@@ -220,7 +220,9 @@ def test_axes_of_subwords_and_relations_have_labels(tiny, prepared):
   relations = result["label_embedding/table/embedding"][0]
   assert relations == ("", *manifest["relations"]["source"])
   assert set(result) == {
-    *(TARGET, "output/kernel", "output/bias"),
+    TARGET,
+    "output/kernel",
+    "output/bias",
     "label_embedding/table/embedding",
   }
 

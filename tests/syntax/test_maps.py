@@ -43,7 +43,8 @@ def test_layers_and_modifiers_are_in_order():
   names = [name for name, _ in itertools.groupby(a.modifier for a in first)]
   assert names == ["tree_scaled", "localness", "dbsa", ""]
   assert {a.kind for a in first if a.modifier == "dbsa"} == {
-    *("log_parse_BQM", "parent_BQ")
+    "log_parse_BQM",
+    "parent_BQ",
   }
   for stack in ("decoder", "cross"):
     assert len(maps.find(stack=stack, modifier="", kind="weight_BHQM")) == 1

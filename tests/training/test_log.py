@@ -69,11 +69,15 @@ def test_corrupt_lines_are_reported(config, tmp_path, caplog):
   bad = [
     good.replace("train", "trian"),
     good.replace("step", "stfp"),
-    *("7", "[1]", "null"),
+    "7",
+    "[1]",
+    "null",
     good.replace("0.5", '"0.5"'),
     good.replace("1", '"a"'),
     good.replace("2.0", "{}"),
-    *("[" * 100_000, "1" * 10_000, good[9:]),
+    "[" * 100_000,
+    "1" * 10_000,
+    good[9:],
   ]
   content = [good.encode(), b"\xff\xfe{", *map(str.encode, bad)]
   content.append(good.replace("1", "2").encode())

@@ -119,8 +119,14 @@ def logged(folder, kind="validation") -> list[dict]:
 def test_patience_counts_validations_since_the_best(train, tmp_path):
   """The likelihood breaks ties; a perfect tie is no improvement."""
   validation = GivenScores(
-    *((0.0, -7.0), (0.0, -6.0), (0.0, -5.0), (0.0, -5.5), (0.1, -6.5)),
-    *((0.1, -6.4), (0.0, -4.0), (0.1, -6.4)),
+    (0.0, -7.0),
+    (0.0, -6.0),
+    (0.0, -5.0),
+    (0.0, -5.5),
+    (0.1, -6.5),
+    (0.1, -6.4),
+    (0.0, -4.0),
+    (0.1, -6.4),
   )
   ended = train(validation, patience=2)
   assert (ended.reason, ended.step) == ("patience", 8)

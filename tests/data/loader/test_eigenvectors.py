@@ -39,7 +39,10 @@ def test_batches_have_the_eigenvectors_of_their_trees(prepared, tree, gib):
     split, [FEATURE], data=data_of(tree), memory_gib=gib, tokens=512
   )
   assert loader.features[2:] == (
-    *("source_word", "source_parsed", "source_head", FEATURE),
+    "source_word",
+    "source_parsed",
+    "source_head",
+    FEATURE,
   )
   assert sum(map(check, loader.in_order())) == len(split) == 24
   batches = loader.batches(Position())

@@ -15,8 +15,11 @@ from jaxsyn.data.store import dataset
 from jaxsyn.data.store.dataset import Dataset
 
 REQUIRED = (
-  *("source_parent_mid", "source_tree_distance", "source_relation"),
-  *("target_head", "target_parent_mid"),
+  "source_parent_mid",
+  "source_tree_distance",
+  "source_relation",
+  "target_head",
+  "target_parent_mid",
 )
 BOTH = Sampling(sides=("source", "target"), alpha=0.3)
 SETTINGS = {

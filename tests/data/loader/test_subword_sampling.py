@@ -23,8 +23,11 @@ from jaxsyn.preprocess import build
 
 BOTH = ("source", "target")
 REQUIRED = (
-  *("source_parent_mid", "source_tree_distance", "target_parent_mid"),
-  *("source_relation", "target_head"),
+  "source_parent_mid",
+  "source_tree_distance",
+  "target_parent_mid",
+  "source_relation",
+  "target_head",
 )
 
 

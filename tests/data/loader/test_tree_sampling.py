@@ -190,8 +190,13 @@ def test_computes_only_required_features(records):
   complete = epoch_of(loader_of(records))
   for index, row in epoch_of(loader_of(records, REQUIRED[:1])).items():
     assert set(row) == {
-      *("source_id_BS", "target_id_BT", "source_word_BS", "source_parsed_B"),
-      *("source_parent_mid_BS", "source_head_BW", "weight_B"),
+      "source_id_BS",
+      "target_id_BT",
+      "source_word_BS",
+      "source_parsed_B",
+      "source_parent_mid_BS",
+      "source_head_BW",
+      "weight_B",
     }
     middles = [r["source_parent_mid_BS"] for r in (row, complete[index])]
     size = min(map(len, middles))  # the shapes of their batches may differ

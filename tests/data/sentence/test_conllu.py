@@ -28,7 +28,10 @@ def words_of(parse: conllu.Parse) -> list[str]:
 
 
 MONKEY = rows(
-  *("1 The 2 det", "2 monkey 3 nsubj", "3 eats 0 root", "4 a 5 det"),
+  "1 The 2 det",
+  "2 monkey 3 nsubj",
+  "3 eats 0 root",
+  "4 a 5 det",
   "5 banana 3 obj",
 )
 

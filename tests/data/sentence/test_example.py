@@ -168,21 +168,27 @@ DIFFICULT = [
   parsed(
     "zum Bahnhof",
     "1-2 zum _ _ _",
-    *("1 zu 3 case ADP", "2 dem 3 det DET"),
-    *("2.1 gehen _ _ VERB", "3 Bahnhof 0 root NOUN"),
+    "1 zu 3 case ADP",
+    "2 dem 3 det DET",
+    "2.1 gehen _ _ VERB",
+    "3 Bahnhof 0 root NOUN",
   ),
   # Words that outnumber subwords: "自然" is one.
   parsed(
     "自然自然",
-    *("1 自 2 compound NOUN", "2 然 0 root NOUN"),
-    *("3 自 2 dep NOUN", "4 然 3 dep NOUN"),
+    "1 自 2 compound NOUN",
+    "2 然 0 root NOUN",
+    "3 自 2 dep NOUN",
+    "4 然 3 dep NOUN",
   ),
   # Combining marks, and a character that normalization spells out.
   parsed("e\u0301te\u0301 ½", "1 e\u0301te\u0301 0 root NOUN", "2 ½ 1 dep NUM"),
   # Zero-width characters: in a word, and a word of nothing else.
   parsed(
     "\u200bfoo \u200d bar",
-    *("1 foo 0 root X", "2 \u200d 1 dep X", "3 bar 2 obj X"),
+    "1 foo 0 root X",
+    "2 \u200d 1 dep X",
+    "3 bar 2 obj X",
   ),
   # Two roots, blanks beyond ASCII, a label that training lacks.
   parsed(" a\u3000b\xa0", "1 a 0 root X", "2 b 0 strange Y"),

@@ -60,8 +60,11 @@ def model(tmp_path_factory):
 def real_lines(shared_data) -> list[str]:
   """Captions in four languages, and Japanese sentences."""
   names = (
-    *("multi30k/train.en", "multi30k/train.de", "multi30k/val.cs"),
-    *("multi30k/val.fr", "enja/train.ja"),
+    "multi30k/train.en",
+    "multi30k/train.de",
+    "multi30k/val.cs",
+    "multi30k/val.fr",
+    "enja/train.ja",
   )
   files = [text.read_lines(shared_data / f"{name}.gz")[:500] for name in names]
   return list(itertools.chain.from_iterable(files))

@@ -12,8 +12,10 @@ MANIFEST = manifest_of(sides=SIDES, brackets={"source": ["NP", "S"]})
 OPTIONAL = {
   name: np.zeros(0, np.int32)
   for name in (
-    *("source_other_head", "source_other_relation"),
-    *("source_brackets", "links"),
+    "source_other_head",
+    "source_other_relation",
+    "source_brackets",
+    "links",
   )
 }
 EXAMPLES = [example(i) | OPTIONAL for i in range(11)]
