@@ -1,1 +1,1 @@
-"""Benchmarks: each module is a command that prints lines name=value unit."""
+"""Benchmarks: each module is a command that prints "name=value unit" lines."""

@@ -57,7 +57,7 @@ def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
 
 
 def run(values: flags.FlagValues) -> Figures:
-  """Reads batches for --seconds, then until the shuffling window ends."""
+  """Measures reading for --seconds, then until the shuffling window ends."""
   figures: dict[str, tuple[float, str]] = {}
   with Timer() as first:
     loader = open_training_data(values.data, values)
@@ -100,7 +100,7 @@ def _window_ends(loader: DataLoader) -> Iterable[int]:
 
 
 def padding(data: str, values: flags.FlagValues) -> Figures:
-  """Returns the padding of an epoch, with and without shuffling windows."""
+  """Returns the share of padding in an epoch, with and without windows."""
   loader = open_training_data(data, values)
   sampler, batch = loader.batch_sampler, Batches()
   figures = {"examples": (float(len(loader)), "examples")}
@@ -128,7 +128,7 @@ def drop_from_cache(folder: pathlib.Path) -> None:
 
 
 def _measure(values: flags.FlagValues, data: str) -> None:
-  """Measures in new processes, so that peak memory includes only reading."""
+  """Measures reading in new processes, with a cold and a warm file cache."""
   command = [sys.executable, "-m", "benchmarks.read_speed", *sys.argv[1:]]
   command += [f"--data={data}", "--synthetic=0", "--once"]
   for state in ("cold", "warm"):

@@ -50,7 +50,7 @@ def called_different(
   samples: int = 300,
   planted: float = 0.0,
 ) -> dict[str, int]:
-  """Counts the trials with p < 0.05, with and without correction."""
+  """Counts simulated trials with p < 0.05, with and without correction."""
   seed_sd, sentence_sd, run_sd = SPREADS[spread]
   even = np.full(sentences, 1 / sentences)
   hits: dict[str, int] = collections.Counter(corrected=0, bootstrap=0)
@@ -98,7 +98,7 @@ class _Scores:
   def compare(
     self, system: int, variance: str, margin: float, shift: float = 0.0
   ) -> tuple[float, float]:
-    """Tests a system, with shifted scores, against the first one.
+    """Tests whether a system, with shifted scores, differs from the first.
 
     Returns:
       p-values of a difference and of equivalence.
@@ -128,7 +128,7 @@ def false_alarm_rates(
   planted: float = 0.3,
   margin: float = 1.0,
 ) -> dict[str, float]:
-  """Returns the rates of significant results among equal systems.
+  """Returns the rates of significant results in simulated comparisons.
 
   Args:
     systems: Number of systems with the baseline.

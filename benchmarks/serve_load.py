@@ -57,7 +57,7 @@ class Load:
     self.memory: list[tuple[float, float]] = []
 
   async def translate(self, seed: int) -> None:
-    """Requests one translation after another."""
+    """Simulates a client that requests one translation after another."""
     rng = random.Random(seed)
     async with httpx.AsyncClient(base_url=self._url, timeout=120) as client:
       await asyncio.sleep(rng.random())
@@ -74,7 +74,7 @@ class Load:
         await asyncio.sleep(HEALTH_EVERY)
 
   async def measure_memory(self, pid: int) -> None:
-    """Measures the resident memory of a process until the time is over."""
+    """Measures a process's resident memory until the measurement ends."""
     path = pathlib.Path(f"/proc/{pid}/statm")
     page = os.sysconf("SC_PAGE_SIZE") / 2**20
     while time.monotonic() < self._end:

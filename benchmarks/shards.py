@@ -1,7 +1,7 @@
 """Digests of TFRecord shards, read without the code of the project.
 
 The wire format is read here itself, so that a digest does not depend on the reader
-that it is to check.
+that it checks.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ def sha256(data: bytes) -> str:
 
 
 def digests(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns digests of the shards and, by split, of the values of each feature.
+  """Returns digests of each shard and, by split, of each feature's values.
 
-  With both, a new feature can be told from a changed one.
+  Together they distinguish a new feature from a changed one.
   """
   shards: dict[str, str] = {}
   hashes: dict[str, Any] = {}  # hash objects

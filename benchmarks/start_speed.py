@@ -75,7 +75,7 @@ def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
 
 
 def training_options(steps: int) -> list[str]:
-  """Returns the flags of a run that logs each of its steps."""
+  """Returns config flags for a run of `steps` steps that logs each of them."""
   return [
     f"--config.train.steps={steps}",
     "--config.train.log_every=1",
@@ -92,7 +92,7 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _training_flags(words: list[str]) -> list[str]:
-  """Returns the command's arguments without --steps and its value."""
+  """Returns the arguments for `jaxsyn.train`: all but --steps and its value."""
   for i, word in enumerate(words):
     name, equals, _ = word.lstrip("-").partition("=")
     if word.startswith("-") and name == "steps":

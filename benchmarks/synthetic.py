@@ -29,7 +29,7 @@ from jaxsyn.options import config_dict
 from jaxsyn.storage import checksums, files
 
 RELATIONS = [f"relation {i:02d}" for i in range(40)]
-LABELS = 10_000  # labels of an open annotation
+LABELS = 10_000  # of an annotation with an open label set
 
 
 @dataclasses.dataclass(frozen=True)

@@ -60,7 +60,7 @@ def size_options(size: str) -> dict[str, Any]:
 
 
 def sized(system: str, size: str, **options: Any) -> Config:
-  """Returns the config of a system, or several joined by "+", in a size."""
+  """Returns the config of a system (or several, "a+b") in a model size."""
   config = base.get_config()
   config.update_from_flattened_dict({**size_options(size), **options})
   systems.apply(config, system)  # may read the number of layers
@@ -117,7 +117,7 @@ class DatasetTrainer:
     self.batches = (one.batch for one in self.loader.batches(Position()))
 
   def step(self) -> int:
-    """Runs a training step to its end; returns the number of target tokens."""
+    """Trains on the next batch; returns the number of target subwords."""
     batch = next(self.batches)
     placed = self.trainer.layout.place_batch(batch)
     jax.block_until_ready(self.trainer.take(placed))

@@ -15,12 +15,12 @@ from jaxsyn.options import config_dict
 
 
 def get_config() -> ml_collections.ConfigDict:
-  """Returns the defaults: Transformer-Tiny sizes for a small parallel corpus."""
+  """Returns the default config: Transformer-Tiny for a small corpus."""
   return config_dict(Config)
 
 
 def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the default config for a dataset in data/NAME and its languages."""
+  """Returns the default config for the dataset data/NAME and its languages."""
   config = get_config()
   config.data.update(name=name, directory=f"data/{name}")
   config.data.update(source_language=source, target_language=target)
@@ -28,7 +28,7 @@ def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
 
 
 def small_corpus(config: ml_collections.ConfigDict) -> None:
-  """Sets options, in place, for corpora of some ten thousand pairs.
+  """Sets options for a corpus of tens of thousands of pairs, in place.
 
   They were selected on the validation split of Multi30k; see docs/results.md.
   """

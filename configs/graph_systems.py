@@ -13,7 +13,7 @@ from jaxsyn.syntax import MODIFIERS
 
 
 def linear_bias(config: ConfigDict) -> None:
-  """A learned bias for the distance in the sentence: Raffel et al. 2020 (T5).
+  """Learned score bias for distances in the sentence: Raffel et al. 2020 (T5).
 
   Encoder and decoder, shared by their layers. Sinusoidal positions are kept; T5
   has none: --config.model.transformer.positions=False.
@@ -23,7 +23,7 @@ def linear_bias(config: ConfigDict) -> None:
 
 
 def tree_bias(config: ConfigDict) -> None:
-  """A learned bias for the distance in the tree: Ying et al. 2021, Graphormer.
+  """Learned score bias for tree distances: Ying et al. 2021, Graphormer.
 
   All layers and heads of the encoder, one bias for all layers.
   """
@@ -31,66 +31,67 @@ def tree_bias(config: ConfigDict) -> None:
 
 
 def tree_bias_edges(config: ConfigDict) -> None:
-  """Graphormer with its edge encoding: relations along the path."""
+  """`tree_bias` with Graphormer's edge encoding: relations along the path."""
   tree_bias(config)
   config.parts.encoder.tree_bias.edges = True
 
 
 def tree_bias_steps(config: ConfigDict) -> None:
-  """A learned bias for the steps up and down between two words. Ours."""
+  """Learned score bias for the tree steps up and down to a word. Ours."""
   config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
 
 
 def tree_bias_steps_edges(config: ConfigDict) -> None:
-  """`tree_bias_steps` with relations along the path. Ours."""
+  """`tree_bias_steps` with biases for the relations along the path. Ours."""
   tree_bias_steps(config)
   config.parts.encoder.tree_bias.edges = True
 
 
 def tree_bias_random_tree(config: ConfigDict) -> None:
-  """Control: a bias for the distance in a random tree of the same size."""
+  """Control: `tree_bias` with a random tree of the same size."""
   tree_bias(config)
   config.data.tree = "random"
 
 
 def tree_position(config: ConfigDict) -> None:
-  """The path to the root, added to the embeddings: Shiv & Quirk 2019."""
+  """Encoded path to the root, added to embeddings: Shiv & Quirk 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section("tree_position")
 
 
 def tree_position_laplacian(config: ConfigDict) -> None:
-  """Eigenvectors of the tree, added to embeddings: Dwivedi & Bresson 2021."""
+  """Laplacian eigenvectors added to embeddings: Dwivedi & Bresson 2021."""
   config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="laplacian"
   )
 
 
 def tree_position_depth(config: ConfigDict) -> None:
-  """Sinusoids of the depth, added to embeddings: after Wang et al. 2019."""
+  """Sinusoids of the tree depth, added to embeddings: Wang et al. 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="depth"
   )
 
 
 def neighbour_heads(config: ConfigDict) -> None:
-  """Two heads attend to words near in the tree: the mask of Li et al. 2021.
+  """Two heads that attend only to words nearby in the tree: Li et al. 2021.
 
-  In all encoder layers, without their gate. For the heads of SG-Net, set
+  The mask of the paper in all encoder layers, without its gate. For the heads
+  of SG-Net, set
   --config.parts.encoder.neighbour_heads.relation=ancestors.
   """
   config.parts.encoder.neighbour_heads = MODIFIERS.section("neighbour_heads")
 
 
 def neighbour_heads_random_tree(config: ConfigDict) -> None:
-  """Control: the same heads with a random tree of the same size."""
+  """Control: `neighbour_heads` with a random tree of the same size."""
   neighbour_heads(config)
   config.data.tree = "random"
 
 
 def neighbour_heads_gated(config: ConfigDict) -> None:
-  """All heads mix attention near in the tree with attention to all words.
+  """All heads mix attention to near words in the tree with full attention.
 
   Li et al. 2021: one gate per position and layer, shared by all heads.
   """
@@ -100,7 +101,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near(config: ConfigDict) -> None:
-  """Two heads attend to words at most two edges away. Ours.
+  """Two heads that attend only to words at most two tree edges away. Ours.
 
   Neither the neighbors of these words in the sentence nor EOS are visible.
   """
@@ -110,20 +111,23 @@ def neighbour_heads_near(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near_random_tree(config: ConfigDict) -> None:
-  """Control: the same heads with a random tree of the same size."""
+  """Control: `neighbour_heads_near` with a random tree of the same size."""
   neighbour_heads_near(config)
   config.data.tree = "random"
 
 
 def neighbour_heads_near_gated(config: ConfigDict) -> None:
-  """All heads of `neighbour_heads_near`, each with a gate from its query. Ours."""
+  """`neighbour_heads_near` in all heads, each gated by its query. Ours."""
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False, heads=None, gate="query"
   )
 
 
 def dasa(config: ConfigDict) -> None:
-  """Scores modulated by nearness in the tree: Chi et al. 2026, our reading."""
+  """DASA: scores scaled by nearness in the tree, after Chi et al. 2026.
+
+  Only the abstract was available; the formula is our reading of it.
+  """
   config.parts.encoder.dasa = MODIFIERS.section("dasa")
 
 
@@ -138,7 +142,7 @@ def rotary(config: ConfigDict) -> None:
 
 
 def tree_rotary(config: ConfigDict) -> None:
-  """Rotary positions, half of the encoder's by depth in the tree. Ours."""
+  """Rotary positions; half of the encoder's use the depth in the tree. Ours."""
   rotary(config)
   config.parts.encoder.tree_rotary.by = ("line", "depth")
 
@@ -146,25 +150,25 @@ def tree_rotary(config: ConfigDict) -> None:
 def graph_block(config: ConfigDict) -> None:
   """Gated graph convolutions on the embeddings: Marcheggiani & Titov 2017.
 
-  Two layers, as Bastings et al. 2017 found best (recalled).
+  Two layers, which are best in Bastings et al. 2017 (recalled).
   """
   config.parts.encoder.graph_block = MODIFIERS.section("graph_block", depth=2)
 
 
 def graph_block_random_tree(config: ConfigDict) -> None:
-  """Control: graph convolutions over a random tree of the same size."""
+  """Control: `graph_block` with a random tree of the same size."""
   graph_block(config)
   config.data.tree = "random"
 
 
 def graph_block_after(config: ConfigDict) -> None:
-  """Graph convolutions after the encoder, as in Bastings et al."""
+  """Graph convolutions on the encoder's output, as in Bastings et al. 2017."""
   graph_block(config)
   config.parts.encoder.graph_block.at = "after"
 
 
 def graph_block_beside(config: ConfigDict) -> None:
-  """One convolution next to the attention of the first encoder layer. Ours."""
+  """Graph convolution parallel to the first encoder attention. Ours."""
   config.parts.encoder.graph_block = MODIFIERS.section(
     "graph_block", at="beside", layers=(0,)
   )

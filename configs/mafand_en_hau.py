@@ -19,7 +19,7 @@ Data:    github.com/masakhane-io/lafand-mt, commit d441f8b, has JSON files in
 Sizes:   Transformer-Tiny with a joint vocabulary of 2,500, for a few thousand
          pairs; 3,000 updates are about 20 epochs. Not tuned. A quarter of the
          sources have more than 30 words.
-Licence: CC BY-NC 4.0; the news texts have the licences of their websites.
+License: CC BY-NC 4.0; the news texts have the licenses of their websites.
 """
 
 from __future__ import annotations

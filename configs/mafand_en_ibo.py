@@ -7,7 +7,7 @@ Data:    ibo.PART.en.gz and ibo.PART.ibo.gz, made from
          data/json_files/en-ibo as described in mafand_en_hau.py.
 Sizes:   those of mafand_en_hau.py; 3,000 updates are about 20 epochs. 15 % of
          the training sources have more than 30 words.
-Licence: CC BY-NC 4.0; the news texts have the licences of their websites.
+License: CC BY-NC 4.0; the news texts have the licenses of their websites.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Train:   jaxsyn train --config multi30k_en_cs:pascal \
 Tests:   test_2016 and test_2018; there is no Czech test_2017.
          test_2018 is optional, as in multi30k_en_de.py.
 Sizes:   those of multi30k_en_de.py, not tuned for Czech.
-Licence: the captions are for non-commercial research and education.
+License: the captions are for non-commercial research and education.
 """
 
 from __future__ import annotations

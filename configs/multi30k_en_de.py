@@ -11,7 +11,7 @@ Results: transformer, three seeds, two CPU cores: after 19 minutes 39.2 BLEU on
 Sizes:   Transformer-Tiny of Wu et al. 2021: 4+4 layers, width 128,
          feed-forward 256, 4 heads, joint vocabulary of 8,000; dropout 0.2,
          theirs is 0.3.
-Licence: the captions are for non-commercial research and education.
+License: the captions are for non-commercial research and education.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def multi30k(source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the config of a translation direction, with download addresses."""
+  """Returns the config of one Multi30k language pair, with download URLs."""
   config = base.data_set(f"multi30k_{source}_{target}", source, target)
   (other,) = {source, target} - {"en"}
   config.data.test = TESTS[other]

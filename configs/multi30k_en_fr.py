@@ -6,7 +6,7 @@ Train:   jaxsyn train --config multi30k_en_fr:pascal \
 Tests:   test_2016, test_2017, test_2018, test_2017_mscoco.
          The last two are optional, as in multi30k_en_de.py.
 Sizes:   those of multi30k_en_de.py, not tuned for French.
-Licence: the captions are for non-commercial research and education.
+License: the captions are for non-commercial research and education.
 """
 
 from __future__ import annotations

@@ -12,17 +12,18 @@ from jaxsyn.training.losses import LOSSES
 
 
 def multitask(config: ConfigDict) -> None:
-  """Translation and parsing: Currey & Heafield 2019, as in B&O 2020.
+  """Translation and parsing as two tasks: Currey & Heafield 2019.
 
-  Every source is used twice, between tags that select its translation or its
-  tree without words. Translation needs no parser. The papers have constituency
-  trees; brackets of dependency trees are our variation.
+  As in Bugliarello & Okazaki 2020, every source is used twice, between tags
+  that select its translation or its tree without words. Translation needs no
+  parser. The papers have constituency trees; brackets of dependency trees are
+  our variation.
   """
   config.data.second.task = "parse"
 
 
 def distilled(config: ConfigDict) -> None:
-  """Two heads learn the attention of a run that reads trees. Ours.
+  """Two heads imitate the attention of a teacher that reads trees. Ours.
 
   --config.losses.distillation.teacher=runs/pascal names that run. Translation
   needs no parser.
@@ -31,7 +32,7 @@ def distilled(config: ConfigDict) -> None:
 
 
 def distilled_words(config: ConfigDict) -> None:
-  """Learns the output distribution of a run that reads trees: Kim & Rush 2016.
+  """Word-level distillation from a run that reads trees: Kim & Rush 2016.
 
   The loss is computed for each subword, in addition to that of the reference.
   --config.losses.word_distillation.teacher=runs/pascal names the teacher, which
@@ -41,7 +42,7 @@ def distilled_words(config: ConfigDict) -> None:
 
 
 def mixed_encoder(config: ConfigDict) -> None:
-  """Plain and linearized sources with the same target: Currey & Heafield 2019.
+  """Sources as text and as linearized trees: Currey & Heafield 2019.
 
   In training, every source also occurs as a linearized tree with its words.
   Translation uses the plain source and needs no parser.
@@ -50,7 +51,7 @@ def mixed_encoder(config: ConfigDict) -> None:
 
 
 def sisa(config: ConfigDict) -> None:
-  """One encoder head learns to parse: Bugliarello & Okazaki 2020's SISA.
+  """SISA: one encoder head learns to parse, Bugliarello & Okazaki 2020.
 
   Translation needs no parser. config.data.tree="linear" or "random" gives the
   controls.
@@ -63,10 +64,10 @@ def sisa(config: ConfigDict) -> None:
 
 
 def dbsa(config: ConfigDict) -> None:
-  """A head of the encoder and one of the decoder learn to parse.
+  """DBSA: an encoder and a decoder head learn to parse, Deguchi et al. 2019.
 
-  Deguchi et al. 2019, λ_dep = 0.5 for each side. Training needs trees on both
-  sides; translation needs no parser.
+  The loss has λ_dep = 0.5 for each side. Training needs trees on both sides;
+  translation needs no parser.
   """
   config.prepare.parse.sides = ("source", "target")
   config.parts.encoder.dbsa = MODIFIERS.section("dbsa")

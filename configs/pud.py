@@ -16,7 +16,7 @@ article are consecutive, so an article may span two parts.
 Data:    github.com/UniversalDependencies/UD_LANGUAGE-PUD, the file named
          xx_pud-ud-test.conllu; compressed and renamed to xx_pud.conllu.gz.
          LANGUAGES lists the commits that were used.
-Licence: CC BY-SA 3.0, Czech: 4.0; attribute the treebank and its authors.
+License: CC BY-SA 3.0, Czech: 4.0; attribute the treebank and its authors.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def pud(source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the config of one translation direction.
+  """Returns the config for two languages of the PUD treebanks.
 
   Raises:
     InputError: There is no treebank of a language.

@@ -1,4 +1,4 @@
-"""A generated corpus: 8,000 pairs of a small grammar, English to invented.
+"""Generated corpus of 8,000 pairs: English to an invented language.
 
 Write:   python -m jaxsyn.preprocess.quickstart --output data/quickstart/raw
 Prepare: jaxsyn prepare --config quickstart

@@ -25,42 +25,48 @@ def gru_global(config: ConfigDict) -> None:
 
 
 def gru_local(config: ConfigDict) -> None:
-  """A fixed window around a predicted position: Luong et al. 2015, local-p."""
+  """Attention window of fixed width, predicted position: Luong et al. 2015.
+
+  The paper calls it "local-p".
+  """
   _gru(config, "local")
 
 
 def gru_flexible(config: ConfigDict) -> None:
-  """A window whose width is predicted at each step: Shu & Nakayama 2017."""
+  """Attention window of predicted width: Shu & Nakayama 2017."""
   _gru(config, "flexible")
 
 
 def gru_syntax(config: ConfigDict) -> None:
-  """A window in the tree around a predicted word: Chen et al. 2018, SDAtt."""
+  """Attention window in the tree around a predicted word: Chen et al. 2018.
+
+  The paper calls it SDAtt.
+  """
   _gru(config, "syntax")
 
 
 def gru_double_local(config: ConfigDict) -> None:
-  """A global context and a local one: Chen et al. 2018, "+LocalAtt"."""
+  """Global and local attention, two contexts: Chen et al. 2018, "+LocalAtt"."""
   gru_global(config)
   gru_local(config)
 
 
 def gru_double_flexible(config: ConfigDict) -> None:
-  """A global context and a flexible one: Chen et al. 2018, "+FlexibleAtt"."""
+  """Global and flexible attention: Chen et al. 2018, "+FlexibleAtt"."""
   gru_global(config)
   gru_flexible(config)
 
 
 def gru_double_syntax(config: ConfigDict) -> None:
-  """A global context and a syntax-directed one: Chen et al. 2018, "+SDAtt"."""
+  """Global and syntax-directed attention: Chen et al. 2018, "+SDAtt"."""
   gru_global(config)
   gru_syntax(config)
 
 
 def gru_graph(config: ConfigDict) -> None:
-  """Graph convolutions over the annotations: Bastings et al. 2017, BiRNN + GCN.
+  """Graph convolutions on the encoder's states: Bastings et al. 2017.
 
-  Two layers with gates (recalled).
+  BiRNN + GCN in the paper: two layers with gates (recalled).
   """
   gru_global(config)
   config.parts.encoder.graph_block = MODIFIERS.section(
@@ -69,23 +75,24 @@ def gru_graph(config: ConfigDict) -> None:
 
 
 def _size(config: ConfigDict) -> FieldReference:
-  """Returns a reference to the model width as the width of the vector V.
+  """Returns the size of a tree-neighbor encoding: 3/8 of the model width.
 
-  The paper has 260, with embeddings of 620.
+  It is a reference, which follows later changes of the width. The paper has
+  260, with embeddings of 620.
   """
   return config.model.get_ref("width") * 3 // 8
 
 
 def gru_sdr(config: ConfigDict) -> None:
-  """Relatives of a word within its embedding: Chen et al. 2017, model 1."""
+  """A word's tree neighbors in its embedding: Chen et al. 2017, model 1."""
   gru_global(config)
-  # The last `size` dimensions of the embedding are V.
+  # The last `size` dimensions of the embedding hold the encoding.
   config.parts.encoder.source_dependency = MODIFIERS.section(
     "source_dependency", size=_size(config)
   )
 
 
 def gru_double_sdr(config: ConfigDict) -> None:
-  """A second context of the relatives only: Chen et al. 2017, model 2."""
+  """A second context, of tree neighbors: Chen et al. 2017, model 2."""
   gru_global(config)
   _gru(config, "source_dependency", size=_size(config))

@@ -1,4 +1,4 @@
-"""The table of all systems: functions with the names of the command line.
+"""The table of all systems, with one function for each.
 
 A system selects attention modifiers, data and losses, and sets the options that
 differ from the defaults of the modifiers, which are those of their papers. All
@@ -26,7 +26,7 @@ from jaxsyn.training.losses import LOSSES
 
 
 def transformer(config: ConfigDict) -> None:
-  """The baseline, Vaswani et al. 2017, without modifiers."""
+  """The Transformer baseline without modifiers: Vaswani et al. 2017."""
 
 
 def pascal(config: ConfigDict) -> None:
@@ -38,13 +38,13 @@ def pascal(config: ConfigDict) -> None:
 
 
 def pascal_ignoring(config: ConfigDict) -> None:
-  """PASCAL with parent ignoring, q = 0.4: the setting for NC11 En-De."""
+  """PASCAL with parent ignoring (q = 0.4), the setting for NC11 En-De."""
   pascal(config)
   config.parts.encoder.parent_scaled.ignore = 0.4
 
 
 def pascal_additive(config: ConfigDict) -> None:
-  """PASCAL with the log-weight added: a product on the probabilities."""
+  """PASCAL that adds the logarithms of its weights to the scores. Ours."""
   pascal(config)
   config.parts.encoder.parent_scaled.apply = "add_log"
 
@@ -58,7 +58,7 @@ def deps_san(config: ConfigDict) -> None:
 
 
 def deps_san_rs(config: ConfigDict) -> None:
-  """Deps-SAN with RS-Sparse, q = 0.1, k = 6: noise in training.
+  """Deps-SAN with RS-Sparse (q = 0.1, k = 6): random pairs get distance k.
 
   A dropped pair counts as k edges apart: our reading of "set to k".
   """
@@ -68,7 +68,7 @@ def deps_san_rs(config: ConfigDict) -> None:
 
 
 def deps_san_wink(config: ConfigDict) -> None:
-  """Deps-SAN with Wink-Sparse, k = 6: far pairs dropped in training.
+  """Deps-SAN with Wink-Sparse (k = 6): far pairs dropped in training.
 
   With variance 1, float32 shows no effect: weights beyond six edges are at most
   9e-12. A larger sigma or another `fill` has an effect.
@@ -78,21 +78,21 @@ def deps_san_wink(config: ConfigDict) -> None:
 
 
 def deps_san_additive(config: ConfigDict) -> None:
-  """Deps-SAN with the log-weight added: a product on the probabilities."""
+  """Deps-SAN that adds the logarithms of its weights to the scores. Ours."""
   deps_san(config)
   config.parts.encoder.tree_scaled.apply = "add_log"
 
 
 def label_embedding(config: ConfigDict) -> None:
-  """S&H: dependency labels embedded next to the subwords.
+  """Dependency labels in source embeddings: Sennrich & Haddow 2016 (S&H).
 
-  Sennrich & Haddow 2016, as re-done by Bugliarello & Okazaki 2020.
+  The form for the Transformer is that of Bugliarello & Okazaki 2020.
   """
   config.parts.encoder.label_embedding = MODIFIERS.section("label_embedding")
 
 
 def factors(config: ConfigDict) -> None:
-  """Parts of speech, lemmas and more embedded next to the subwords.
+  """Parts of speech, lemmas and other factors in the source embeddings.
 
   Sennrich & Haddow 2016; the position of the word is ours. The data must be
   prepared with config.prepare.parse.annotations.
@@ -105,17 +105,17 @@ def _localness(config: ConfigDict, **options: str) -> None:
 
 
 def localness_fixed(config: ConfigDict) -> None:
-  """A bias around a predicted centre, window 10: Yang et al. 2018."""
+  """Gaussian bias around a predicted center, window 10: Yang et al. 2018."""
   _localness(config, window="fixed")
 
 
 def localness_layer(config: ConfigDict) -> None:
-  """Localness with one predicted window for each layer and head."""
+  """Localness with a window width predicted for each layer and head."""
   _localness(config, window="layer")
 
 
 def localness_query(config: ConfigDict) -> None:
-  """Localness with a predicted window for each query."""
+  """Localness with a window width predicted for each query."""
   _localness(config)
 
 
@@ -124,7 +124,7 @@ def _context(config: ConfigDict, **options: str) -> None:
 
 
 def context_global(config: ConfigDict) -> None:
-  """Queries and keys with the mean of the sentence: Yang et al. 2019.
+  """Queries and keys mixed with the layer's mean input: Yang et al. 2019.
 
   Gates and transforms have full width, as in the paper; the parameter count of
   Peng et al. implies smaller ones (74.90 M, 78.02 M with ours).
@@ -133,12 +133,12 @@ def context_global(config: ConfigDict) -> None:
 
 
 def context_deep(config: ConfigDict) -> None:
-  """Queries and keys with the outputs of all lower layers."""
+  """Queries and keys mixed with the inputs of all lower layers."""
   _context(config, context="deep")
 
 
 def context_deep_global(config: ConfigDict) -> None:
-  """Queries and keys with the means of this and all lower layers."""
+  """Queries and keys mixed with the mean inputs of this and lower layers."""
   _context(config, context="deep_global")
 
 
@@ -154,7 +154,7 @@ def relative(config: ConfigDict) -> None:
 
 
 def dependency_relative(config: ConfigDict) -> None:
-  """Relative positions on the tree: Omote et al. 2019, l = 2, all layers.
+  """Relative positions in the tree: Omote et al. 2019, l = 2, all layers.
 
   The paper keeps absolute positions; --config.model.transformer.positions=False
   removes them, as in its ablation.
@@ -165,9 +165,10 @@ def dependency_relative(config: ConfigDict) -> None:
 
 
 def dependency_relative_both(config: ConfigDict) -> None:
-  """Relative positions on the tree and in the sentence, summed: dep+rel.
+  """Relative positions in the tree and in the sentence: Omote et al. 2019.
 
-  k = 2, l = 2; linear ones in the decoder are inferred from the paper.
+  "dep+rel" in the paper, whose two vectors are summed: k = 2, l = 2. Positions
+  of the sentence in the decoder are inferred from the paper.
   --config.model.transformer.positions=False removes absolute positions.
   """
   dependency_relative(config)
@@ -177,7 +178,7 @@ def dependency_relative_both(config: ConfigDict) -> None:
 
 
 def given_weighting(config: ConfigDict) -> None:
-  """Scores times a matrix that the caller puts into the batch."""
+  """Scores multiplied by a matrix that the caller adds to the batch."""
   config.parts.encoder.given_weighting = MODIFIERS.section("given_weighting")
 
 

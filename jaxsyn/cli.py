@@ -82,7 +82,7 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option without effect in all of the configs."""
+  """Raises InputError for an option that has no effect in any config."""
   cls = _config_class()
   for option in options:
     errors = [unused_option_error(cls, config, option) for config in configs]

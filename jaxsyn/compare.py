@@ -170,7 +170,7 @@ def child_command(
 
 
 def child() -> None:
-  """Executes one job in its own process: FOLDER SYSTEM SEED SETTINGS."""
+  """Executes the job that the arguments FOLDER SYSTEM SEED SETTINGS name."""
   exits.guarded(_child)
 
 
@@ -187,7 +187,7 @@ def _child() -> None:
 def run_job(
   folder: str | pathlib.Path, system: str, seed: int, settings: Settings
 ) -> None:
-  """Trains one run of an existing comparison, translates and measures.
+  """Trains one run of an existing comparison, then translates and scores.
 
   Args:
     folder: Directory of the comparison.
@@ -298,7 +298,7 @@ def _analyse(
 
 
 def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
-  """Writes all files of a report."""
+  """Writes all files of a report into a directory."""
   for name, content in (
     (results.FILE, results.to_json(compared)),
     ("report.html", page.html(compared, folder)),
@@ -364,7 +364,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn compare`."""
   cli.config_flag()
   list_flag(
     "results",

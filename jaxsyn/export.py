@@ -27,7 +27,7 @@ def run(
   licence: str = "",
   parser: bool = True,
 ) -> list[str]:
-  """Exports a model; returns messages for the user.
+  """Exports the model of a run; returns messages for the user.
 
   Args:
     folder: Run directory.
@@ -76,7 +76,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn export`."""
   flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   flags.DEFINE_string(
     "output", None, "Output folder, which must be new or empty."

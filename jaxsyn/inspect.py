@@ -94,7 +94,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn inspect`."""
   flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   flags.DEFINE_string(
     "input",

@@ -38,7 +38,7 @@ AUTO, NONE = "auto", "none"  # values of --source_parser
 # On Multi30k, 29,000 pairs are 259 batches; the best checkpoint is after 32 epochs.
 _BATCH, _EPOCHS = 2048, 27
 _SUBWORDS_PER_WORD = 1.54  # on Multi30k with 8,000 subwords, padding included
-_LETTERS_PER_SUBWORD = 1.5  # where no blanks separate words; an estimate
+_LETTERS_PER_SUBWORD = 1.5  # where no spaces separate words; an estimate
 _COVERAGE = 0.9995  # of characters, for languages with many of them
 
 _TEMPLATE = '''"""{title}

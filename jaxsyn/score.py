@@ -177,7 +177,7 @@ def _parses(
 
 
 def _report_tokenizers(values: flags.FlagValues) -> None:
-  """Prints on stderr which tokenizers are selected by language."""
+  """Prints the tokenizers that languages select to standard error."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)
@@ -232,7 +232,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn score`."""
   flags.DEFINE_multi_string(
     "reference", [], "Reference file, plain or .gz; may be repeated."
   )

@@ -86,7 +86,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn serve`."""
   flags.DEFINE_multi_string(
     "run", [], "Run to serve; without a flag, as in: serve RUN [RUN...]."
   )

@@ -332,7 +332,7 @@ def _print_end(config: Config, end: loop.TrainingEnd) -> None:
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the flags of `jaxsyn train`."""
   cli.config_flag()
   flags.DEFINE_string("workdir", None, "Run directory, created if missing.")
   hosts.define_flags()

@@ -120,7 +120,7 @@ def _blocks(
   sources: Iterable[Source | Request | Faulty | None],
   buffer: int,
 ) -> Iterator[_Block]:
-  """Yields blocks; parsing of the next block starts before each is yielded."""
+  """Yields blocks of sentences, while workers already parse the next block."""
   blocks: collections.deque[_Block] = collections.deque()
   indices = itertools.count()
   items: Iterable[Any] = sources
@@ -152,7 +152,7 @@ def _request(item: Source | Request | Faulty, index: int) -> Request | None:
 
 
 class _ErrorOnAllHosts(InputError):
-  """Input error that all hosts have received."""
+  """Input error that is raised on all hosts."""
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -218,7 +218,7 @@ def _translate(values: flags.FlagValues) -> None:
 
 
 def _check_hosts(values: flags.FlagValues) -> None:
-  """Raises InputError unless several hosts can share the translation."""
+  """Raises InputError if several hosts cannot share the translation."""
   if jax.process_count() == 1:
     return
   if values.input == "-" or (
@@ -310,7 +310,7 @@ def output_lines(
 
 
 def define_flags() -> None:
-  """Defines the flags of the command."""
+  """Defines the command-line flags of `jaxsyn translate`."""
   run_flags.define()
   search_flags.define()
   finishing.define()

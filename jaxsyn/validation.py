@@ -1,4 +1,4 @@
-"""Validates during training: losses, perplexity and the selecting metric."""
+"""Validation during training: losses, perplexity and the selection metric."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Validator:
     split_transform: BatchTransform | None = None,
     attention_logger: AttentionLogger | None = None,
   ):
-    """Reads the validation split.
+    """Reads the validation split; opens the translator if it is needed.
 
     Args:
       plan: Plan of the run.
@@ -128,7 +128,7 @@ class Validator:
     )
 
   def compile(self, params: Any) -> None:
-    """Compiles all programs of a call for the given parameter shapes."""
+    """Compiles all validation programs for the given parameter shapes."""
     for batch in self._loader.empty():
       self._program(params, self._layout.place_rows(batch))
     if self._translates:
@@ -201,7 +201,7 @@ class Validator:
     }
 
   def _translate(self, params: Any) -> list[str]:
-    """Returns the translations of all hosts, in the order of the split."""
+    """Translates on all hosts; returns the translations in split order."""
     bar = Bar(
       "translating",
       total=len(self._examples),

@@ -77,7 +77,7 @@ def run(
 
 
 def _sections(config: Any) -> DataConfig:
-  """Returns the two config sections that preparation reads, data and prepare.
+  """Returns the config sections that preparation reads: data and prepare.
 
   Worker processes unpickle them: a complete config would load JAX there.
   """
@@ -140,7 +140,7 @@ def _check_writable(directory: pathlib.Path) -> None:
 def _make(
   inputs: Inputs, directory: pathlib.Path, started: float, runner: Runner
 ) -> None:
-  """Makes the dataset in a new folder, then moves it to its directory."""
+  """Prepares the dataset in a new folder, then moves it to its directory."""
   # Absolute, since workers may have another current folder.
   work = files.absolute(directory) / "work"
   key = inputs.key[:16]
@@ -165,7 +165,7 @@ def _make(
 def _remove_unfinished(
   directory: pathlib.Path, new: pathlib.Path, stages_folder: pathlib.Path
 ) -> None:
-  """Removes unfinished files and folders of runs with other input."""
+  """Removes unfinished files, and folders of earlier runs with other input."""
   work = stages_folder.parent
   for folder in (directory, work, work / "parse"):
     files.remove_unfinished(folder, but=new.name)

@@ -106,7 +106,7 @@ def _language_filter(source_language: str, target_language: str) -> Filter:
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Finds the pairs in a chunk that filters drop; checks optional input.
+  """Applies the filters to the pairs in a chunk; checks optional input files.
 
   Writes "reasons": 0 for each line that is kept, otherwise the index of its
   filter, from 1; and "keys.N", the hashes and line indices of the kept pairs
@@ -157,7 +157,7 @@ def _first_reason(pair: Pair, tests: Sequence[Filter]) -> int:
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Returns the number of dropped pairs by split and reason.
+  """Adds up the dropped pairs of all chunks by split and reason.
 
   Raises:
     InputError: No pair of a split has text on both sides.

@@ -1,4 +1,4 @@
-"""Computes statistics and languages of parallel text for `jaxsyn new`."""
+"""Computes statistics and detects languages of parallel text (`jaxsyn new`)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Files:
     return (self.source, self.target) if self.target else (self.source,)
 
   def check(self) -> None:
-    """Raises InputError for files that `jaxsyn new` cannot read or name."""
+    """Raises InputError for missing files, treebanks and unsupported names."""
     if bool(self.target) == (reader_of(self.source) == "tsv"):
       raise InputError(
         f"{self}: give a file of the source and one of the target, or one .tsv "
@@ -99,8 +99,8 @@ class Side:
   """Statistics of one side of a parallel corpus.
 
   Attributes:
-    words: Number of words between blanks.
-    letters: Number of characters other than blanks.
+    words: Number of whitespace-separated words.
+    letters: Number of characters other than whitespace.
     characters: Number of occurrences of each character.
     sample: First lines.
   """
@@ -123,7 +123,7 @@ class Side:
 
   @property
   def has_blanks(self) -> bool:
-    """Whether blanks separate words on this side."""
+    """Whether words are separated by spaces on this side."""
     return not tokenizers.without_blanks(self.sample)
 
   def length(self, lines: int) -> str:
@@ -222,7 +222,7 @@ def language_of_name(file: str, column: int = 0) -> str:
 
 
 def guess_language(lines: Sequence[str]) -> tuple[str, float]:
-  """Returns the most likely language code of a text and its share of the text.
+  """Guesses the language code of a text; returns it with its share of the text.
 
   The code is "" if there are no letters.
   """
@@ -256,7 +256,7 @@ def contradicts(code: str, guess: str, share: float) -> bool:
 def languages(
   train: CorpusStats, declared: Sequence[str]
 ) -> tuple[tuple[str, str], list[str]]:
-  """Returns the language codes of both sides, and messages on their origin.
+  """Determines the language of each side; returns codes and explanations.
 
   Args:
     train: Statistics of the training split.
@@ -292,7 +292,7 @@ def languages(
 
 
 def count_held_out(train: CorpusStats) -> int:
-  """Returns the number of pairs in each split held out of training."""
+  """Returns how many training pairs to hold out for each missing split."""
   if min(train.count, len(train.pairs)) < MIN_PAIRS:
     raise InputError(
       f"{train.files}: {train.count} pairs, {len(train.pairs)} different ones; "

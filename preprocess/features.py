@@ -1,4 +1,4 @@
-"""Table of the optional features of examples.
+"""Optional features of examples, and the table OPTIONAL that lists them.
 
 To add one, write a subclass of `OptionalFeature` and list it in OPTIONAL.
 """
@@ -46,7 +46,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Returns the relation labels of the usable parses on each side."""
+    """Collects the relation labels of usable alternative parses, by side."""
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)
@@ -121,8 +121,8 @@ def _matching_parses(
 class Alignments(OptionalFeature):
   """Word alignments: links between source and target words.
 
-  Its files are the links and, if other words than those between blanks were
-  aligned, the source words and the target words.
+  Its files are the links and, if words other than the whitespace-separated ones
+  were aligned, the source words and the target words.
   """
 
   name = "alignments"
@@ -181,7 +181,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
             " files; if other words were aligned, give their files too:"
             " config.prepare.alignments."
           )
-    # Several aligned words may belong to one word between blanks.
+    # Several aligned words may belong to one whitespace-separated word.
     found.append(tuple(dict.fromkeys((source[i], target[j]) for i, j in links)))
   return found
 
@@ -189,7 +189,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
 def _linked_words(
   chunk: Chunk, side: str, pairs: Sequence[Pair]
 ) -> list[Sequence[int]]:
-  """Maps each aligned word of a line to its blank-separated word."""
+  """Maps each aligned word of a line to its whitespace-separated word."""
   column = schema.SIDES.index(side)
   stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
   if stream not in chunk.split.streams:
@@ -216,7 +216,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Counts the words with each label of each open annotation, by side."""
+    """Counts the labels of annotations with open label sets, by side."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

@@ -1,4 +1,4 @@
-"""Reads the input of a dataset: options, raw files, parsers; hashes it.
+"""Locates and hashes the input of a dataset: options, raw files and parsers.
 
 All input is located before any work is done, so that wrong options and missing
 files are reported at once.
@@ -64,7 +64,7 @@ class Inputs:
   left_out: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def has_trees(self, side: str) -> bool:
-    """Returns whether trees of a side come from files, not from a parser."""
+    """Returns whether a side's trees come from files, not from a parser."""
     return f"trees.{side}" in self.splits[self.config.data.train].streams
 
   def sha256(self, split: SplitInput) -> str:
@@ -84,7 +84,7 @@ class Inputs:
   def job(
     self, outputs: Outputs, new: pathlib.Path, cache: pathlib.Path
   ) -> PrepareJob:
-    """Returns the job that workers run; arguments as in `PrepareJob`."""
+    """Returns the job that workers run; for arguments see `PrepareJob`."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()
@@ -160,7 +160,7 @@ def _texts(
   entry: options.SplitEntry,
   raw_files: raw.RawFiles,
 ) -> Streams:
-  """Returns the source and target files that the config gives for a split."""
+  """Returns the source and target text files of a split in the config."""
   data, fields = config.data, config.prepare.fields
   wanted = dict(zip(schema.SIDES, fields)) or {
     side: getattr(data, f"{side}_language") for side in schema.SIDES
@@ -186,7 +186,7 @@ def _texts(
 def _given_streams(
   config: DataConfig, split: str, raw_files: raw.RawFiles
 ) -> Streams:
-  """Returns the files of trees and optional features given for a split."""
+  """Returns a split's files of trees and optional features, by stream name."""
   parse, named = config.prepare.parse, {}
   for side in parse.sides:
     if given := getattr(parse, f"{side}_conllu"):

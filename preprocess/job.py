@@ -63,7 +63,7 @@ class SplitInput:
   chunk_lines: int = MAX_LINES
 
   def file_names(self, stream: str) -> str:
-    """Returns the file paths of a stream as text for messages."""
+    """Returns the paths of a stream's files, joined by commas for messages."""
     return ", ".join(str(source.path) for source in self.streams[stream])
 
   @property
@@ -107,7 +107,7 @@ class PrepareJob:
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
-    """Pairs (split, stream name) of all input streams of the job."""
+    """Split and name of each input stream of the job."""
     return [(split, name) for split in self.splits for name in split.streams]
 
   def is_train(self, split: SplitInput) -> bool:
@@ -130,7 +130,7 @@ class JobContext:
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
-    """Opened parser of each side whose lines are parsed."""
+    """Loaded parser of each side whose trees come from a parser."""
     opened = {}
     for side, (spec, identity) in self.job.parsers.items():
       opened[side] = spec.open(identity.sha256)
@@ -175,7 +175,7 @@ class JobContext:
 
   @functools.cached_property
   def line_ranges(self) -> list[range]:
-    """Range of line indices that each split takes from its files."""
+    """Range of line indices that each split reads from its files."""
     return [range(*pair) for pair in self.summary("read")["lines"]]
 
   @functools.cached_property
@@ -206,7 +206,7 @@ class JobContext:
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-  """A chunk of lines: consecutive line pairs of a split.
+  """A chunk: consecutive line pairs of a split.
 
   Attributes:
     context: Preparation job and its loaded data.
@@ -233,7 +233,7 @@ class Chunk:
     return list(zip(*map(self.texts, schema.SIDES), strict=True))
 
   def parses(self, stream: str, lines: list[str]) -> list[Parse]:
-    """Returns the parse of each line from a stream of trees.
+    """Returns the parse of each line of the chunk from a stream of trees.
 
     Args:
       stream: Name of a stream of trees.
@@ -259,7 +259,7 @@ class Chunk:
 
 
 def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:
-  """Returns parses as JSON, which is faster to read than CoNLL-U.
+  """Converts parses to JSON values, which are faster to read than CoNLL-U.
 
   Args:
     parses: Parses of lines; their texts are left out.
@@ -276,7 +276,7 @@ def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:
 
 
 def unpack_parses(packed: Sequence[Any], lines: Sequence[str]) -> list[Parse]:
-  """Returns the parses from `pack_parses`, given their texts."""
+  """Restores the parses that `pack_parses` converted, given their texts."""
   parses = []
   for line, (words, parsed, line_W) in zip(lines, packed, strict=True):
     start_W, end_W, head_W, relation_W = map(tuple, words)

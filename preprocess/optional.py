@@ -1,4 +1,4 @@
-"""Interface of optional features, made from additional input files.
+"""Base class of optional features of examples, such as word alignments.
 
 `preprocess.features` has the table of all optional features. Their files are
 read as streams (`preprocess.job.SplitInput`).
@@ -53,11 +53,11 @@ class Examples:
 
 @dataclasses.dataclass
 class Encoded:
-  """Features of examples, with statistics of the input they come from.
+  """Encoded optional feature of several examples, with counts of its input.
 
   Attributes:
     features: Features of each example.
-    counts: Stream prefix -> use, such as USED -> number of lines.
+    counts: Stream prefix -> use (USED, NO_TREE, ...) -> number of lines.
     mismatch: Error message of the first content that does not match the text.
   """
 
@@ -75,7 +75,7 @@ def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
 
 
 class OptionalFeature:
-  """An optional feature of examples; subclasses override methods as needed.
+  """Base class of optional features; subclasses override methods as needed.
 
   Attributes:
     name: Key in the manifest of a dataset that has this feature.
@@ -87,7 +87,7 @@ class OptionalFeature:
   options: Mapping[str, str] = {}
 
   def streams(self, prepare: Prepare, split: str) -> dict[str, tuple[str, str]]:
-    """Returns the input streams of a split by name: option and file name."""
+    """Returns the option and file name of each input stream of a split."""
     found = {}
     for option, stream in self.options.items():
       names = option_value(prepare, option).get(split, ())
@@ -117,12 +117,12 @@ class OptionalFeature:
 
 
 def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
-  """Returns a single feature of an example as a dict with one array."""
+  """Returns a dict with one feature of an example, converted to its type."""
   return {name: np.array(values, schema.FEATURES[name].dtype)}
 
 
 def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
-  """Adds up the counts of several chunks by stream and use."""
+  """Adds up the counts in `Encoded` over several chunks."""
   counts: dict[str, collections.Counter[str]] = {}
   for result in results:
     for stream, of_stream in result.items():

@@ -1,4 +1,4 @@
-"""Checks of dataset options for consistency, in addition to type checks."""
+"""Checks that dataset options are consistent, in addition to type checks."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ Result = dict[str, Any]
 
 @dataclasses.dataclass
 class Header:
-  """Result of a task, with a list of the other files that it wrote.
+  """Header of an output file: the task's result, messages and other files.
 
   Attributes:
     result: Result of the task.
@@ -90,7 +90,7 @@ class TaskOutput:
     self.header.messages.append(message)
 
   def add_file(self, path: str | os.PathLike[str], crc: str) -> None:
-    """Adds another file that the task needs in order to count as finished.
+    """Registers another file that must exist for the task to count as finished.
 
     Args:
       path: Path of the file.
@@ -182,7 +182,7 @@ class Outputs:
   def all_finished(
     self, tasks: Iterable[str], deep: bool = False
   ) -> list[Header | None]:
-    """Returns the headers of finished tasks' outputs; None for all others.
+    """Returns the header of each task's output; None for unfinished tasks.
 
     Args:
       tasks: Names of the tasks.

@@ -153,7 +153,7 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """Returns the feature `source_brackets`: brackets around subwords.
+  """Encodes a tree as the feature `source_brackets`: brackets around subwords.
 
   Args:
     tree: Constituency tree of the text.
@@ -175,7 +175,7 @@ def bracketing(
 
 
 class Brackets(OptionalFeature):
-  """Constituency trees of the source in Penn brackets."""
+  """Optional feature: constituency trees of the source, in Penn brackets."""
 
   name = "brackets"
 
@@ -198,7 +198,7 @@ class Brackets(OptionalFeature):
     return {"brackets": {"source": sorted(labels)}}
 
   def encode(self, examples: Examples) -> Encoded:
-    """Returns the feature `source_brackets`, without trees of other texts."""
+    """Encodes the feature `source_brackets`; omits trees of other texts."""
     context = examples.chunk.context
     ids = schema.relation_ids(context.manifest["brackets"]["source"])
     vocabulary = context.vocabularies["source"]
@@ -224,7 +224,7 @@ class Brackets(OptionalFeature):
 
 
 def _penn_trees(examples: Examples) -> list[PennTree | None]:
-  """Returns the constituency tree of each example, or None.
+  """Parses the constituency tree of each example; None if it has none.
 
   Raises:
     InputError: A line of the chunk has no valid tree or several trees, or it is

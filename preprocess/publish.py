@@ -29,7 +29,7 @@ _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
 
 def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
-  """Writes metadata, models and report of a new dataset.
+  """Completes a new dataset: writes its metadata, models and report.
 
   Args:
     inputs: Input of the dataset.
@@ -173,7 +173,7 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
 def check_no_user_files(
   directory: pathlib.Path, name: str, inputs: Iterable[pathlib.Path]
 ) -> None:
-  """Raises InputError if publishing would delete files of the user.
+  """Raises InputError if publishing would delete a user's own files.
 
   Hidden files are ignored.
 

@@ -65,7 +65,7 @@ class MissingFileError(InputError):
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Returns the URL and checksum of each file in config.prepare.downloads.
+  """Parses config.prepare.downloads into a dict from file name to download.
 
   Raises:
     InputError: An entry is not (file name, URL, SHA-256[, bytes]), or a name is
@@ -106,7 +106,7 @@ class RawFiles:
   downloads: Mapping[str, fetch.Download]
 
   def expand(self, entry: str) -> list[pathlib.Path]:
-    """Returns the paths of the raw files named in config.prepare.splits.
+    """Returns the paths of the raw files in an entry of config.prepare.splits.
 
     Args:
       entry: File name, several names with commas between them, or a pattern

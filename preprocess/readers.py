@@ -96,7 +96,7 @@ def _json_field(value: Any, field: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Reader:
-  """A raw file format and its reader.
+  """Raw file format, with the function that reads texts from its files.
 
   Attributes:
     texts: Function that yields the texts of a source, one for each line pair.
@@ -107,7 +107,7 @@ class Reader:
     unit: Noun in messages for the unit that becomes one line of text, such as
       "sentence"; "" if it is a line of the file.
     may_have_line_breaks: Whether texts may have line breaks, which become
-      blanks.
+      spaces.
   """
 
   texts: Callable[[Source], Iterator[str]]
@@ -137,7 +137,7 @@ READERS: dict[str, Reader] = {
 
 
 def reader_of(name: str) -> str:
-  """Returns the READERS key that a file name or "tfds:NAME" selects."""
+  """Returns the key in READERS for a file name or an entry "tfds:NAME"."""
   if name.startswith("tfds:"):
     return "tfds"
   readers = READERS.items()

@@ -60,7 +60,7 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
-  """Cuts the lines or trees that a split selects into chunks.
+  """Yields chunks of the lines or trees that a split selects.
 
   An invalid range selects all lines; `line_range` raises its error later.
   """
@@ -76,7 +76,7 @@ def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
 def _lines(
   split: SplitInput, stream: str, counts: list[int], breaks: list[int]
 ) -> Iterator[str]:
-  """Yields all lines of a stream after replacing line breaks with blanks.
+  """Yields all lines of a stream, with line breaks replaced by spaces.
 
   Args:
     split: Input files of a split.
@@ -97,7 +97,7 @@ def _lines(
 def _read_trees(
   context: JobContext, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
-  """Writes the parse of each line from a stream of CoNLL-U.
+  """Reads a stream of CoNLL-U trees, and writes the parse of each line.
 
   Raises:
     InputError: The CoNLL-U is malformed or belongs to another text.
@@ -117,7 +117,7 @@ def _read_trees(
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Checks that all files of a split have the same number of lines.
+  """Checks that all input streams of a split have the same number of lines.
 
   Returns:
     "counts": split -> stream -> number of lines in each file; and "lines", the

@@ -139,7 +139,7 @@ def _check_matches(split: SplitInput, counts: Result) -> None:
 def _shards(
   context: JobContext, chunks: Sequence[int], results: Sequence[Result]
 ) -> list[list[Part]]:
-  """Returns the parts of chunks in each shard of a split."""
+  """Assigns the examples in a split's chunks to shards."""
   size = round(context.config.prepare.shard_mib * _MIB)
   shards: list[list[Part]] = [[]]
   room = size
@@ -164,7 +164,7 @@ def _shards(
 
 
 def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
-  """Returns (split, shard, kind of content) for each shard file to write."""
+  """Returns split, shard and kind of content for each shard file to write."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
   return [

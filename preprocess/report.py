@@ -14,7 +14,7 @@ Counts = dict[str, int]
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
-  """Counts the unknown subwords and unparsed sentences of some examples.
+  """Counts the unknown subwords and unparsed sentences in given examples.
 
   Args:
     rows: Examples.
@@ -66,7 +66,7 @@ def text(
 
 
 def _counts(split: str, entry: Mapping[str, Any]) -> list[str]:
-  """Returns report lines on how a split's input was used."""
+  """Returns report lines about the used and dropped pairs of a split."""
   lines = [
     f"{split}: {entry['examples']:,} of {entry['lines']:,} pairs",
     f"  dropped    {_listed(entry['dropped']) or 'none'}",
@@ -109,7 +109,7 @@ def _lengths(
 
 
 def _summary(values: np.ndarray) -> str:
-  """Returns the mean, median, 99th percentile and maximum of numbers."""
+  """Formats the mean, median, 99th percentile and maximum of values."""
   if not len(values):
     return "none"
   median, high = np.percentile(values, (50, 99), method="inverted_cdf")

@@ -65,7 +65,7 @@ def _run_in_process(
 
 
 def start_workers(job: PrepareJob, count: int) -> Workers[JobContext]:
-  """Returns worker processes that have loaded a job and share its parsers."""
+  """Starts worker processes that have loaded a job and share its parsers."""
   return Workers(functools.partial(_load_context, job), count, died=_DIED)
 
 
@@ -88,7 +88,7 @@ def run_on_workers(
 
 @contextlib.contextmanager
 def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
-  """Yields a function that runs the tasks of a stage as a pipeline of Beam.
+  """Yields a function that runs the tasks of a stage as a Beam pipeline.
 
   Args:
     options: Command-line options of Beam.
@@ -112,7 +112,7 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
 
 
 def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
-  """Returns the job with local parser files copied to its object store, if any.
+  """Copies the local parser files of a job to its object store, if it has one.
 
   A parser may be a local file of the launcher while all other files are on an
   object store. A parser that is a package must be installed on the workers.
@@ -167,7 +167,7 @@ def _run_on_beam(
 
 
 def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
-  """Runs a task on a Beam worker; writes its input error to a file."""
+  """Runs a task on a Beam worker; writes an InputError to a file."""
   context = context_of(job)
   try:
     stages.run_task(context, stage, number)
@@ -177,7 +177,7 @@ def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
 
 
 def _error_files(outputs: Outputs, stage: str) -> list[str]:
-  """Returns the names of files with errors of workers, by task number."""
+  """Returns the names of the workers' error files, sorted by task number."""
   names = files.names(outputs.folder / stage, "*.error")
   names.sort(key=lambda name: int(name.partition(".")[0]))
   return [f"{stage}/{name}" for name in names]
@@ -219,7 +219,7 @@ def split_command_line(
 
 
 def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Returns the parsed options of Beam and the class name of their runner.
+  """Parses Beam's options; returns them and the class name of the runner.
 
   Raises:
     InputError: Beam is not installed, or an option or runner is unknown.

@@ -28,7 +28,7 @@ def _no_summary(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 class Stage(NamedTuple):
-  """A stage of dataset preparation.
+  """Stage of preparation: numbered tasks, and how their results combine.
 
   Attributes:
     count: Function that returns the number of tasks.

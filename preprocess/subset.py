@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Draws the training subset; returns its largest [random number, line].
+  """Draws the training subset; returns its last pair's rank and line index.
 
   Args:
     options: Size and seed of the subset.
@@ -65,7 +65,7 @@ def _ranks(seed: int, lines: np.ndarray) -> np.ndarray:
 def is_drawn(
   seed: int, lines: np.ndarray, last_drawn: Sequence[int]
 ) -> np.ndarray:
-  """Returns a mask of the given training lines that are in the subset.
+  """Returns a mask of the given training lines that belong to the subset.
 
   Args:
     seed: Seed of the subset.
@@ -78,7 +78,7 @@ def is_drawn(
 
 
 def file_of(split: str) -> str:
-  """Returns the path of a split's file of subset line numbers in a dataset."""
+  """Returns the relative path of the file with a subset's line numbers."""
   return f"text/{split}.drawn.gz"
 
 
@@ -90,6 +90,6 @@ def write(folder: pathlib.Path, split: str, lines: Iterable[int]) -> None:
 
 
 def read(folder: pathlib.Path, split: str) -> np.ndarray:
-  """Returns the line numbers of the random subset, counted from 1."""
+  """Reads the line numbers of the random subset, counted from 1."""
   text = gzip.decompress(files.read_bytes(folder / file_of(split)))
   return np.array(text.split(), np.int64)

@@ -117,7 +117,7 @@ def _text_features(features: Any, prefix: str = "") -> list[str]:
 
 
 def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
-  """Returns the name of a side's text feature, such as "translation/de"."""
+  """Finds the text feature of a side, such as "translation/de"."""
   candidates = [name for name in names if name == wanted]
   candidates = candidates or [n for n in names if n.endswith(f"/{wanted}")]
   if len(candidates) == 1:
@@ -130,7 +130,7 @@ def _field(entry: str, side: str, names: list[str], wanted: str) -> str:
 
 
 def texts(source: Source) -> Iterator[str]:
-  """Yields the texts that a split takes from a shard.
+  """Yields the texts of one side from a shard of a TFDS split.
 
   Raises:
     InputError: The shard is missing or corrupt, or has no such text.

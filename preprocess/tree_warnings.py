@@ -1,4 +1,4 @@
-"""Warns about suspicious trees, as from a parser for another language.
+"""Warns about suspicious trees, such as those of a parser for another language.
 
 A parser returns trees for any text. If it parses Czech as English, no error
 occurs, but the trees are wrong and do not help a translation system. `count`
@@ -94,7 +94,7 @@ class Share(NamedTuple):
   Attributes:
     part: Name of a statistic.
     whole: Name of the statistic of which it is a part.
-    limit: Limit in per cent.
+    limit: Limit in percent.
     meaning: Description of the percentage, for messages.
     is_minimum: Whether the limit is a lower bound.
   """
@@ -118,7 +118,7 @@ _SHARES = (
 
 
 def find_warnings(stats: Mapping[str, int]) -> list[str]:
-  """Returns a message for each percentage that is out of bounds.
+  """Returns a warning for each tree statistic that is outside its usual limit.
 
   Args:
     stats: Sum of statistics from `count`.

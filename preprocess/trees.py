@@ -38,7 +38,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
 
 def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Selects lines of a chunk as examples, and makes their trees.
+  """Selects the lines of a chunk that become examples, and makes their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
@@ -89,7 +89,7 @@ def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
 def examples_of(
   context: JobContext, number: int
 ) -> tuple[Examples, dict[str, list[str]]]:
-  """Returns the examples of a chunk, with their texts by side."""
+  """Reads the examples of a chunk, with their texts by side."""
   task, parses = f"trees/{number}", dict[str, list[Parse]]()
   texts = {}
   for side in schema.SIDES:
@@ -213,7 +213,7 @@ def _parsed(
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into runs of about `cut` lines each.
+  """Cuts lines into consecutive runs of about `cut` lines each.
 
   The borders depend only on nearby lines, so most runs do not change if a line
   is added or removed.

@@ -110,7 +110,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
   """Compares records with text and trees; yields the size of each block.
 
   Raises:
-    InvalidExampleError: A record is wrong; has its index in the block.
+    InvalidExampleError: A record is invalid; the error has its index in the block.
     InputError: The text, trees or records of the split cannot be read.
   """
   records, last = dataset.split(name), 0
@@ -140,7 +140,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
 def _check_lines(
   line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
 ) -> None:
-  """Checks that the line numbers of examples ascend and are in the subset."""
+  """Raises InvalidExampleError unless lines ascend and are in the subset."""
   if drawn is not None and not np.isin(line, drawn).all():
     i = int(np.argmin(np.isin(line, drawn)))
     raise InvalidExampleError(i, f"line {line[i]} is not in {file}")
@@ -151,7 +151,7 @@ def _check_lines(
 
 
 def _compare(stored: Rows, made: Rows) -> None:
-  """Raises InvalidExampleError if a stored example differs from a new one."""
+  """Raises InvalidExampleError if stored and recomputed examples differ."""
   names = [
     name
     for name in made.flat
@@ -170,7 +170,7 @@ def _compare(stored: Rows, made: Rows) -> None:
 
 
 def _texts(pairs: Sequence[tuple[str | Parse, str | Parse]]) -> Rows:
-  """Returns the texts of sentence pairs in the form of example features."""
+  """Returns the texts of sentence pairs as features with their UTF-8 bytes."""
   examples = []
   for pair in pairs:
     texts = [one if isinstance(one, str) else one.text for one in pair]

@@ -23,7 +23,7 @@ _SAMPLE = 1_000_000  # training pairs that a vocabulary is trained on, about
 
 
 def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
-  """Returns the vocabularies that config.prepare.vocabulary.like selects.
+  """Loads the vocabularies of the dataset in config.prepare.vocabulary.like.
 
   Raises:
     InputError: The path has no dataset, or only one of its vocabulary and the
@@ -58,7 +58,7 @@ def count(context: JobContext) -> int:
 def make_vocabulary(
   context: JobContext, number: int, out: TaskOutput
 ) -> Result:
-  """Trains a vocabulary on the sampled pairs, or reuses an intact one.
+  """Trains a vocabulary on the sampled pairs, or reuses an intact file.
 
   Returns:
     Side -> path of its vocabulary.
@@ -140,10 +140,10 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 def rows_that_fit(
   context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
 ) -> tuple[list[int], dict[str, int]]:
-  """Returns the indices of pairs with 1 to max_subwords subwords per side.
+  """Returns the indices of pairs whose sides are neither empty nor too long.
 
-  EOS counts as a subword. Pairs with a side without subwords are dropped, too:
-  "▁" alone is text, but a blank to the vocabulary.
+  A side is too long if it has more than max_subwords subwords, including EOS. A
+  side with text may have no subwords: the vocabulary reads a lone "▁" as a space.
 
   Returns:
     Indices, and reason -> number of dropped pairs.

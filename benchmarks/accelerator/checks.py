@@ -124,7 +124,7 @@ def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def steps(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Compares training losses with a CPU, with a second run and with pmap."""
+  """Compares training losses with those of a CPU, a second run and pmap."""
   no_dropout = {  # replicas draw their own
     f"model.transformer.{name}": 0.0
     for name in ("dropout", "attention_dropout", "activation_dropout")
@@ -196,7 +196,7 @@ def translations(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def best_translations() -> list[tuple[list[int], float]]:
-  """Returns ids and scores of the best translations by the first device."""
+  """Returns ids and scores of the best translations on the first device."""
   with jax.default_device(_cpu()):  # the same parameters everywhere
     model = RandomModel.create(
       TRIAL, "pascal", size="tiny", dtype="float32", count=ROWS

@@ -87,7 +87,7 @@ class MeasurementFailed(Exception):
 
 @dataclasses.dataclass
 class Result:
-  """State and rows of a measurement."""
+  """State and result rows of one measurement."""
 
   name: str
   table: str

@@ -59,7 +59,7 @@ class RandomModel:
     return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
 
   def translator(self, together: int) -> Translator:
-    """Returns a translator that searches a number of sentences at once."""
+    """Returns a translator that decodes `together` sentences at a time."""
     decode = dataclasses.replace(
       self.plan.config.decode,
       sentences=together,

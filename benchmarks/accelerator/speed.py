@@ -1,4 +1,4 @@
-"""Measures the chip and the training speed of systems.
+"""Measures the accelerator's speed and the training speed of systems.
 
 The FLOPs of a step are those of its matrix products. MFU is their rate relative to
 the chip's peak in bfloat16, also for steps in float32. XLA multiplies float32 in
@@ -61,7 +61,7 @@ def device(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
-  """Returns the time of one call as the median of three measurements."""
+  """Returns the seconds per function call, the median of three measurements."""
   function = jax.jit(function)
   jax.block_until_ready(function(*arguments))
   turns = []
@@ -74,7 +74,7 @@ def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
 
 
 class DeviceTrainer:
-  """Compiled training step, with batches that are on the device.
+  """Compiled training step, with batches on the device.
 
   Attributes:
     compile_seconds: Time to compile the first state and the step.
@@ -161,7 +161,7 @@ def _train(
 
 
 def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
-  """Measures the training of the Transformer."""
+  """Measures the training speed of the Transformer."""
   tokens = limits.tokens
   yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
 
@@ -169,7 +169,7 @@ def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
 def batch_sizes(
   limits: BenchmarkLimits, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Measures training with growing batches until memory is exhausted."""
+  """Measures training speed with growing batches, until memory is exhausted."""
   for tokens in limits.ladder:
     try:
       yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)

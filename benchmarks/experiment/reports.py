@@ -76,7 +76,7 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
 
 
 def status(experiment: Experiment) -> str:
-  """Returns a status table of the blocks, which shows spreads but no means."""
+  """Returns a status table of the blocks: standard deviations, but no means."""
   rows = [["block", "runs", "minutes a run", "validation flat from update"]]
   rows[0] += [f"sd {metric}" for metric in METRICS]
   for name, block in BLOCKS.items():
@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Returns the update from which validation improves by less than `FLAT`.
+  """Returns the step after which validation improves by less than `FLAT`.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

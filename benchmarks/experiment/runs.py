@@ -30,7 +30,7 @@ _CHILD = "from benchmarks.experiment import runs; runs.child()"
 
 
 def prepare(corpus: str, experiment: Experiment) -> None:
-  """Prepares a dataset unless it exists.
+  """Prepares a dataset of the experiment unless it exists.
 
   Raises:
     InputError: It does not exist and the folder of raw files is not given.

@@ -17,7 +17,7 @@ differences:
     keys_values             relative depths in keys, values or both
     labels                  depth or distance, clipped where; ours
   dbsa                  Deguchi, Tamura & Ninomiya 2021: three
-    results                 heads that parse; and synchronised ones
+    results                 heads that parse, without and with synchronization
     synchronisation         weight of the synchronisation
   syntax_directed       Chen et al. 2018: one
     results                 windows of a recurrent decoder, one or two
@@ -33,6 +33,6 @@ The name of a task follows the file, and then a system or a row of a table:
   jaxsyn compare --workdir runs/compared --systems transformer,pascal \
     --config papers/pascal:nc11_en_de
 For a missing or wrong name, the error lists the available ones. To use a table
-on another dataset, run `jaxsyn.compare --systems pascal/layers`, or `Row.on` in
+on another dataset, run `jaxsyn compare --systems pascal/layers`, or `Row.on` in
 Python. The corpora are not included, and none of these configs has been run.
 """

@@ -1,4 +1,4 @@
-"""Ablation tables: rows of changes to a config.
+"""Ablation tables, whose rows change the options of a config.
 
 The file of a paper has its TABLES, whose rows are named after a task
 (`jaxsyn.configs.papers.paper`). The same rows can be used on another dataset:
@@ -44,7 +44,7 @@ class Row:
   folder: str = ""
 
   def on(self, config: ConfigDict) -> ConfigDict:
-    """Applies the row to the baseline config of a dataset and returns it.
+    """Applies the row to a dataset's baseline config, in place, and returns it.
 
     Args:
       config: Result of a dataset's `get_config("transformer")`.
@@ -60,7 +60,7 @@ class Row:
     return self.override(systems.apply(config, self.system))
 
   def override(self, config: ConfigDict) -> ConfigDict:
-    """Sets the options of the row in a config of its system, in place.
+    """Sets the row's options, in place, in a config that has its system.
 
     Raises:
       InputError: An option is unknown, is a section, or has another type.
@@ -77,7 +77,7 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-  """Ablation table, whose rows differ in one respect.
+  """Ablation table, with the question that its rows answer.
 
   Attributes:
     source: Paper and number of the table.

@@ -1,13 +1,14 @@
-"""The three tasks of Deguchi et al. 2021 (ACL-IJCNLP SRW), as trained.
+"""Training configs of the three tasks of Deguchi et al. 2021 (DBSA).
 
-"Synchronous Syntactic Attention for Transformer Neural Machine Translation",
-section 5.1 and appendices A to D: a Transformer, with dependency-based
-self-attention (DBSA, Deguchi et al. 2019), and with its heads synchronised.
-The corpora are not included: put the files named in `splits` into one folder
-and pass it as --raw_dir. The paper uses the first 1,500,000 lines of ASPEC.
+"Synchronous Syntactic Attention for Transformer Neural Machine Translation"
+(ACL-IJCNLP SRW), section 5.1 and appendices A to D: a Transformer, one with
+dependency-based self-attention (DBSA, Deguchi et al. 2019), and one whose
+parsing heads are also synchronized. The corpora are not included: put the files
+named in `splits` into one folder and pass it as --raw_dir. The paper uses the
+first 1,500,000 lines of ASPEC.
 
-All systems train on one prepared folder: trees are on both sides for the
-baseline too.
+All systems train on one prepared folder, so the baseline's data has trees on
+both sides too.
 
 Unknown, with the values used here:
   optimiser      appendix B is missing from the text that we have. As in the
@@ -20,7 +21,7 @@ Unknown, with the values used here:
                  else; the target's is the output's. Vaswani et al. 2017; the
                  code for DBSA ties the target's two.
 Differs from the authors:
-  text           tokenised by Moses, hyphens split, punctuation normalised, or
+  text           tokenized by Moses, hyphens split, punctuation normalized, or
                  by KyTea; here SentencePiece on raw text, as many pieces as
                  they had merge operations. Characters and the four special
                  symbols are among the pieces, so there are fewer merges: by
@@ -81,7 +82,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task with any system."""
+  """Returns the config of one of the paper's tasks with a given system."""
   facts = TASKS[task]
   languages = (facts.source, facts.target)
   config = paper.data_set("dbsa", task, languages)

@@ -1,12 +1,12 @@
-"""The two settings of Omote, Tamura & Ninomiya 2019 (RANLP), as trained.
+"""Training configs of the two settings of Omote et al. 2019.
 
-"Dependency-Based Relative Positional Encoding for Transformer NMT", sections
-5.1 and 5.3: ASPEC, Japanese to English, whole words. What the paper leaves open
-follows Vaswani et al. 2017, as it says. The corpus is not included: put the
-files named in `splits` into one folder, tokenized (in the paper by KyTea and
-Moses), and pass it as --raw_dir. The paper uses the first 1,500,000 lines of
-train-1.txt and train-2.txt; the small setting has the first 100,000 pairs of
-50 words or less.
+Omote, Tamura & Ninomiya 2019, "Dependency-Based Relative Positional Encoding
+for Transformer NMT" (RANLP), sections 5.1 and 5.3: ASPEC, Japanese to English,
+whole words. As the paper states, all else follows Vaswani et al. 2017. The
+corpus is not included: put the files named in `splits` into one folder,
+tokenized (in the paper by KyTea and Moses), and pass it as --raw_dir. The paper
+uses the first 1,500,000 lines of train-1.txt and train-2.txt; the small setting
+has the first 100,000 pairs of 50 words or less.
 
 Differs from the authors; there is no option to select the checkpoint by
 accuracy, or to limit a vocabulary by the count of its words:
@@ -62,7 +62,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task with any system."""
+  """Returns the config of one of the paper's tasks with a given system."""
   facts = TASKS[task]
   config = paper.data_set(
     "dependency_relative",

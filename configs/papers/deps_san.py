@@ -1,4 +1,4 @@
-"""The two tasks of Peng et al., Deps-SAN, as trained.
+"""Training configs of the two tasks of Peng et al. (Deps-SAN).
 
 "Boosting Neural Machine Translation with Dependency-Scaled Self-Attention
 Network", section 3. The paper keeps "other configurations" as in Vaswani et
@@ -69,7 +69,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task with any system."""
+  """Returns the config of one of the paper's tasks with a given system."""
   facts = TASKS[task]
   config = paper.data_set("deps_san", task, ("de", "en"))
   config.prepare.clean.max_words = 80
@@ -120,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """Returns published BLEU on IWSLT14, with the keys "<task> <split>"."""
+  """Returns the published BLEU on IWSLT14 by "<task> <split>"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 
@@ -152,10 +152,11 @@ LAYERS = Table(
 #
 # The table is headed "variance" and runs over 1, 2, 4 ... 32; the text names
 # σ = 1 the best "variance", and the option of the authors' code is a standard
-# deviation. Whether the figures are for σ or σ² is unknown, except at 1. Row "sigma_8" reads the figures of 8 as those of σ = 8, row
-# "variance_8" as those of σ² = 8; only one reading is what was trained. By the
-# second, the figures of 4 are those of σ = 2 (30.64, 29.82) and those of 16 of
-# σ = 4 (30.86, 30.08), so these need no rows of their own.
+# deviation. Whether the figures are for σ or σ² is unknown, except at 1. Row
+# "sigma_8" reads the figures of 8 as those of σ = 8, row "variance_8" as those
+# of σ² = 8; only one of the two readings is right. By the second, the figures
+# of 4 are those of σ = 2 (30.64, 29.82) and those of 16 of σ = 4 (30.86,
+# 30.08), so these need no rows of their own.
 #
 # A wider density is also a lower one, as in the table "variance" of pascal.py;
 # normalise=peak1 keeps the height.

@@ -1,4 +1,4 @@
-"""Functions that the configs of the papers share: tasks, sizes, optimizers."""
+"""Shared functions of the papers' configs: tasks, model sizes, schedules."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ def addressed(
   tables: Mapping[str, ablation.Table],
   settings: Callable[[str, str], ConfigDict],
 ) -> Callable[[str], ConfigDict]:
-  """Returns get_config for a paper: TASK, TASK:SYSTEM or TASK:TABLE/ROW.
+  """Returns a paper's get_config, for TASK, TASK:SYSTEM or TASK:TABLE/ROW.
 
-  TASK is its baseline, TASK:TABLE its first row. For a missing or unknown name,
-  get_config raises an InputError that lists the known ones.
+  TASK selects the baseline, and TASK:TABLE the first row of the table. For a
+  missing or unknown name, get_config raises an InputError that lists the known
+  ones.
 
   Args:
     tasks, tables: Tasks and tables of the paper by name.
@@ -82,7 +83,7 @@ def base_transformer(
   inner_dropout: float = 0.0,
   tie_embeddings: bool = True,
 ) -> None:
-  """Sets model sizes to the base model of Vaswani et al. 2017.
+  """Sets the model options to the base Transformer of Vaswani et al. 2017.
 
   Args:
     config: Config that is changed in place.
@@ -104,7 +105,10 @@ def base_transformer(
 
 
 def noam(config: ConfigDict) -> None:
-  """Sets the schedule of Vaswani et al. 2017 with 4,000 warm-up updates."""
+  """Sets the learning-rate schedule of Vaswani et al. 2017.
+
+  The warm-up takes 4,000 updates.
+  """
   config.optimiser.update(learning_rate=1.0, schedule="noam")
   config.optimiser.noam.warmup = 4000
 

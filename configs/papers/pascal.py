@@ -1,8 +1,9 @@
-"""The six tasks of Bugliarello & Okazaki 2020 (arXiv:1909.03149), as trained.
+"""Training configs of the six tasks of Bugliarello & Okazaki 2020 (PASCAL).
 
-Options are those of section 4 and Table 2 or, where these leave them open, of
-the authors' scripts. The corpora are not included: put the files named in
-`splits` into one folder and pass it as --raw_dir.
+Options are those of the paper (arXiv:1909.03149), section 4 and Table 2, or,
+where these leave them open, of the authors' scripts. The corpora are not
+included: put the files named in `splits` into one folder and pass it as
+--raw_dir.
 
 Vocabulary: the paper gives the number of BPE merges, 16,000 or 32,000; the size
 here also includes characters and special symbols: merges + CHARACTERS + 4. The
@@ -11,9 +12,9 @@ further one replaces a merge. For the exact number, count those of your corpus
 and set --config.prepare.vocabulary.size. The dictionary of the authors has
 another size, since a character at the end of a word is another token there.
 
-Differs from the authors: words are aligned by characters in raw text instead
-of tokenised and re-joined text, and the parser is UDPipe unless CoNLL-U of
-another one (theirs: CoreNLP) is given. All sources are padded on the right.
+Differs from the authors: words are aligned by characters in raw text instead of
+tokenized and re-joined text, and the parser is UDPipe unless CoNLL-U of another
+one (theirs: CoreNLP) is given. All sources are padded on the right.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ RIVALS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task with any system, as trained in the paper."""
+  """Returns the config of one of the paper's tasks with a given system."""
   facts = TASKS[task]
   config = paper.data_set("pascal", task, (facts.source, facts.target))
   config.prepare.clean.update(max_words=80, language=facts.filtered)
@@ -120,7 +121,7 @@ PART = "parts.encoder.parent_scaled"
 
 
 def _validation(en_de: float, de_en: float) -> dict[str, float]:
-  """Returns published BLEU of News Commentary 11 on newstest2015 by task."""
+  """Returns published BLEU on newstest2015 for News Commentary 11 by task."""
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 

@@ -1,4 +1,4 @@
-"""English to German of Chen et al. 2018 (AAAI), as trained.
+"""Training config of English to German in Chen et al. 2018 (AAAI).
 
 "Syntax-Directed Attention for Neural Machine Translation", sections 4.1 and
 4.2: 4.43 million pairs of WMT14 (Common Crawl, News Commentary, Europarl v7).
@@ -8,7 +8,7 @@ included: put the files named in `splits` into one folder, tokenized
 (vocabularies are of words), and pass it as --raw_dir. The other task, Chinese to
 English, uses LDC corpora, which are not public, and is omitted.
 
-Scores are case-insensitive. Detokenise the translations, then
+Scores are case-insensitive. Detokenize the translations, then
   jaxsyn score --lowercase --reference REF --hypothesis HYP
 BLEU during training is cased and of tokenized text; it selects the checkpoint.
 
@@ -60,7 +60,7 @@ from jaxsyn.configs.papers.ablation import Row, Table
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """Options of one translation task, half of the paper's Tables 1 and 2.
+  """Options of one translation task in the paper's Tables 1 and 2.
 
   Attributes:
     source, target: Language codes.
@@ -87,7 +87,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of a task with any system."""
+  """Returns the config of one of the paper's tasks with a given system."""
   facts = TASKS[task]
   config = paper.data_set(
     "syntax_directed",

@@ -1,1 +1,1 @@
-"""Array names, and functions on arrays that several packages use."""
+"""Conventions for array names, and functions on arrays for all packages."""

@@ -1,8 +1,8 @@
 """Array names such as score_BHQM, whose letters specify the shape.
 
-The letters specify the shape, and `agree` checks them in public modules.
-`LETTERS` have one meaning everywhere. A file that needs another axis declares it
-in its docstring, in a line "Letters: E annotation width; A unit of an
+Each letter stands for an axis, and `agree` checks the sizes in public modules.
+`LETTERS` have one meaning everywhere. A file that needs another axis declares
+it in its docstring, in a line "Letters: E annotation width; A unit of an
 alignment."; a test checks all names in jaxsyn/.
 """
 
@@ -29,13 +29,13 @@ LETTERS = {
 
 
 def split(name: str) -> tuple[str, str]:
-  """Splits "score_BHQM" into "score" and "BHQM"."""
+  """Splits an array name: "score_BHQM" into "score" and "BHQM"."""
   what, _, letters = name.rpartition("_")
   return what, letters
 
 
 class Shaped(Protocol):
-  """An array of JAX or NumPy, or a tracer."""
+  """Anything with a shape: a JAX or NumPy array, or a tracer."""
 
   @property
   def shape(self) -> tuple[int, ...]: ...
@@ -45,7 +45,7 @@ class Shaped(Protocol):
 
 
 def agree(**arrays: Shaped | None) -> None:
-  """Checks that arrays named what_LETTERS agree on the size of each letter.
+  """Checks that arrays named like score_BHQM agree on the size of each letter.
 
   Shapes are static under `jit`, so the check costs nothing at run time.
 

@@ -125,7 +125,7 @@ def of_runs(
 def _scored(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
-  """Returns the statistics of all runs by test set, and for the mean of all."""
+  """Returns statistics of all runs, by test set and for the mean of sets."""
   by_split: dict[str, Scored] = {}
   for split in runs[0].tests:
     scored: Scored = collections.defaultdict(dict)
@@ -368,6 +368,6 @@ def _run_rows(scored: Scored) -> dict[tuple[str, int], int]:
 
 
 def _common_seeds(scored: Scored, system: str, other: str) -> tuple[int, ...]:
-  """Returns the seeds that both systems have."""
+  """Returns the seeds with which both systems were run."""
   ours, theirs = scored.get(system, {}), scored.get(other, {})
   return tuple(seed for seed in ours if seed in theirs)

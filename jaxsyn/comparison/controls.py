@@ -19,7 +19,7 @@ _FREE = ("system", "seed", "data.tree", *(f"data.{name}" for name in TREES))
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """Returns the system from which a control differs only in trees, or "".
+  """Returns the system of which a given system is a control, or "".
 
   Args:
     system: Name of the system.
@@ -40,7 +40,7 @@ def controls(system: str, configs: Configs) -> tuple[str, ...]:
 
 
 def pairs(configs: Configs, baseline: str) -> list[tuple[str, str]]:
-  """Returns the pairs to compare: systems with the baseline and controls."""
+  """Returns the pairs to compare: each system with baseline and controls."""
   compared = [(system, baseline) for system in configs if system != baseline]
   for system in configs:
     for control in controls(system, configs):

@@ -1,4 +1,4 @@
-"""Facts about a run besides its scores: time, speed, size, machine, code."""
+"""Collects facts about a run other than scores: time, size, machine, code."""
 
 from __future__ import annotations
 

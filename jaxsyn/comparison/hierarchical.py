@@ -1,4 +1,4 @@
-"""Compares two systems over seeds and sentences.
+"""Significance tests of two systems over seeds and sentences.
 
 A test over sentences compares two trained models, not two systems: another seed
 may reverse the sign. The paired multi-bootstrap (Sellam et al. 2022, "The
@@ -130,15 +130,15 @@ def hierarchical(
   pooled: tuple[float, float] | None = None,
   margin: float | None = None,
 ) -> Hierarchical:
-  """Compares two systems over seeds and sentences.
+  """Tests the difference between two systems over seeds and sentences.
 
   Args:
     names: Names of the system and the baseline.
     metric: Title of the metric.
     seeds: Seeds of the compared runs.
     difference_Y: Score of the system minus the baseline's on the test set.
-    difference_YJ: The same on resamples of its sentences, which are the same for
-      all seeds.
+    difference_YJ: Such differences on resamples of its sentences, which are the
+      same for all seeds.
     seed: Seed of the resampling of seeds.
     pooled: Variance of the error of one run, and its degrees of freedom; None to
       estimate it from the differences of these two systems.
@@ -193,7 +193,7 @@ def hierarchical(
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """Returns the mean difference over resampled seeds for each resample."""
+  """Returns each resample's mean difference, over seeds drawn for it."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))

@@ -53,7 +53,7 @@ class Inference:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorVariance:
-  """Error variance of the linear model for one metric and test set.
+  """Error variance of a linear model of scores, for one metric and test set.
 
   Attributes:
     metric: Title of the metric.
@@ -79,7 +79,7 @@ class ErrorVariance:
 def error_variance(
   metric: str, scores: Mapping[str, Mapping[int, float]]
 ) -> ErrorVariance | None:
-  """Estimates the error variance of a metric with the module's linear model.
+  """Estimates the error variance of a metric with a linear model of scores.
 
   Args:
     metric: Title of the metric.

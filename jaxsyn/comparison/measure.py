@@ -1,4 +1,4 @@
-"""Translates and measures test sets: statistics of each sentence."""
+"""Translates test sets, and computes the metric statistics of sentences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SORTED_SENTENCES = 1000  # for each device, sorted by length together
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
-  """Translates a test set with the trees of the run, and writes the result."""
+  """Translates a test set with the run's trees; writes the translations."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = iterate_translations(records, config.data, config.seed)
@@ -70,7 +70,7 @@ def likelihoods(session: Session, split: str) -> Measured:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SplitText:
-  """Sentences of a test set, with the source facts that define buckets."""
+  """Sentences of a test set, with the source properties that define buckets."""
 
   sources: list[str]
   references: list[str]
@@ -92,7 +92,7 @@ def read_test(job: TrainingJob, split: str) -> SplitText:
 
 
 class Measurer:
-  """Function that measures a run's translations; reads each test set once."""
+  """Function that scores a run's translations; reads each test set once."""
 
   def __init__(self, settings: Settings):
     """Creates a measurer from settings returned by `with_defaults`."""
@@ -166,7 +166,7 @@ class Measurer:
   def _metrics(
     self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
-    """Measures the translations of a run under the given metrics."""
+    """Returns the statistics of a run's translations under given metrics."""
     _, scorers = self._open(job, split)
     lines = read_lines(job.hypotheses(split))
     return {
@@ -185,7 +185,7 @@ class Measurer:
 
 
 def without_sources(settings: Settings) -> Settings:
-  """Returns the settings without metrics that load a model (COMET).
+  """Returns the settings without metrics that read sources, such as COMET.
 
   They are measured once for all runs, after training.
   """

@@ -283,7 +283,7 @@ def split(texts: Sequence[str]) -> list[str]:
 
 
 def _value(text: str, old: Any) -> Any:
-  """Returns the Python value that a text denotes; strings may lack quotes.
+  """Parses an option's value from text, in which strings may lack quotes.
 
   Args:
     text: Value as written on the command line.

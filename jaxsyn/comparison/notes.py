@@ -34,7 +34,7 @@ def title(results: Comparison) -> str:
 
 
 def family_tests(results: Comparison) -> list[Hierarchical]:
-  """Returns the results of the family's tests, in the order of its pairs."""
+  """Returns the tests of the pairs that are corrected together (the family)."""
   tests = {
     (d.system, d.baseline): d
     for d in results.primary.over_seeds
@@ -45,7 +45,7 @@ def family_tests(results: Comparison) -> list[Hierarchical]:
 
 
 def conclusions(results: Comparison) -> list[str]:
-  """Returns one sentence for each kind of verdict in the family of tests."""
+  """Returns sentences that list the tested pairs of systems by verdict."""
   tests = family_tests(results)
   metric, where = results.metrics[0], results.primary.name
   texts = []
@@ -203,7 +203,7 @@ def setting(results: Comparison) -> list[str]:
 
 
 def _search(decode: Mapping[str, Any]) -> str:
-  """Describes the decoding strategy."""
+  """Describes the decoding strategy, for example "beam 5"."""
   name = decode.get("search", "beam")
   if name == "beam":
     return f"beam {decode['beam']}"

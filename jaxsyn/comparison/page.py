@@ -1,6 +1,6 @@
 """Renders report.html: a single file with all tables and figures.
 
-It loads nothing from elsewhere, so it can be mailed, archived and read offline.
+It loads no other files, so it can be mailed, archived and read offline.
 The layout is in page.html.jinja.
 """
 
@@ -103,7 +103,7 @@ def _differences(results: Comparison) -> list[Picture]:
 
 
 def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
-  """Returns the learning curves: (metric, pictures of the systems)."""
+  """Returns the learning curves as pairs (metric, pictures of systems)."""
   systems = results.leading() or [results.system(results.baseline)]
   selections = [s.config["train"]["selection"] for s in results.systems]
   curves = []
@@ -159,7 +159,7 @@ def _inspected(
 
 
 def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
-  """Returns a system's pictures that lie next to a sentence's JSON file."""
+  """Returns a system's pictures, stored next to a sentence's JSON file."""
   texts = {
     "tree_read": f"The tree that {name} reads.",
     "tree_found": f"The parents that {name} predicts.",
@@ -208,7 +208,7 @@ def _read(path: pathlib.Path, text: str) -> Picture | None:
 
 
 def _picture(svg: bytes, text: str) -> Picture:
-  """Returns an SVG as an image element, so that its ids cannot clash."""
+  """Converts an SVG to an image with a data URL, so that ids cannot clash."""
   width = float(_WIDTH.findall(svg)[0]) * PIXELS_PER_POINT
   content = base64.b64encode(svg).decode("ascii")
   return Picture(f"data:image/svg+xml;base64,{content}", round(width), text)

@@ -109,7 +109,7 @@ class TrainingJob:
     return log.records(self.run)[0]
 
   def validations(self) -> list[dict[str, Any]]:
-    """Returns the validation records that have the selecting metric."""
+    """Returns the logged validations that have the checkpoint metric."""
     metric = self.config.train.selection
     records = (r for r in self.records() if r["kind"] == "validation")
     return [record for record in records if metric in record]
@@ -159,7 +159,7 @@ class TrainingJob:
 def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
 ) -> list[TrainingJob]:
-  """Returns all runs, the first seed of each system first."""
+  """Returns the jobs for all systems and seeds, in the order of the seeds."""
   return [TrainingJob(folder, system, k) for k in seeds for system in systems]
 
 
@@ -276,7 +276,7 @@ def record_systems(
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
-  """Returns the names of other finished runs in the directory."""
+  """Returns the names of finished runs that are not among the given jobs."""
   runs = {job.run for job in jobs}
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"

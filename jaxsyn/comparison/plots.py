@@ -40,7 +40,7 @@ _PLAIN_TEXT = matplotlib.rc_context({"text.parse_math": False})
 def differences(
   results: Comparison, split: TestSet, metric: str
 ) -> Figure | None:
-  """Plots each system's difference from its baseline, controls and family.
+  """Plots each system's differences from the baseline and other systems.
 
   A point is the mean over seeds, small strokes are the seeds, and a bar is the
   95 % interval over seeds and sentences (one seed: over sentences). Differences
@@ -88,7 +88,7 @@ def differences(
 def curves(
   results: Comparison, system: ComparedSystem, metric: str
 ) -> Figure | None:
-  """Plots a validation score over updates: thin for seeds, thick for means.
+  """Plots a validation score by update: thin lines for seeds, thick for means.
 
   Args:
     results: Results of the comparison.

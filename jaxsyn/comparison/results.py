@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns the difference, or the one over sentences for a single seed."""
+    """Returns a difference with an interval: over sentences for one seed."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -355,7 +355,7 @@ def to_json(results: Comparison) -> str:
 
 
 def from_json(text: str) -> Comparison:
-  """Reads the text of report.json.
+  """Parses the text of report.json.
 
   Raises:
     InputError: Invalid JSON, another format, or an invalid field.

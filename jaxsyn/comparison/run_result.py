@@ -69,7 +69,7 @@ class PackedArray:
     return cls(dtype, array.shape, base64.b64encode(content).decode("ascii"))
 
   def unpacked(self) -> np.ndarray:
-    """Returns the array, as float64.
+    """Returns the unpacked array, as float64.
 
     Raises:
       ValueError: The content does not have this type and shape.
@@ -118,13 +118,13 @@ class SplitStatistics:
   metrics: dict[str, MetricStatistics]
 
   def measured(self, metric: str) -> Measured:
-    """Returns the sentence statistics under a metric of translations."""
+    """Returns the sentence statistics of the translations under a metric."""
     stored = self.metrics[metric]
     scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:
-    """Returns the value of each fact for each sentence; None if unknown."""
+    """Returns the properties of each source sentence; None where unknown."""
     return {
       name: [None if value < 0 else value for value in packed.unpacked()]
       for name, packed in self.facts.items()
@@ -294,7 +294,7 @@ def _check_test(
 
 
 def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-  """Describes the differences of options that affect results."""
+  """Describes the differences between two configs that affect results."""
   free = {name.removeprefix("config.") for name in neutral_options(Config)}
   free.add("seed")
   was, now = flat(without_removed(one)), flat(without_removed(other))

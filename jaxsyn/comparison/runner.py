@@ -43,7 +43,7 @@ class ProgressLog:
     self._streams = (self._file, stream or sys.stdout)
 
   def write(self, text: str) -> None:
-    """Writes one line with the time."""
+    """Prints a line with the time, and adds it to log.txt."""
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
     for stream in self._streams:
       print(line, file=stream, flush=True)
@@ -98,7 +98,7 @@ class JobRunner:
     log: ProgressLog,
     slots: Sequence[Slot] = ({},),
   ):
-    """Creates a runner.
+    """Prepares the jobs without starting any.
 
     Args:
       jobs: Jobs in the order of their start.
@@ -167,7 +167,7 @@ class JobRunner:
       )
 
   def _handle_ended(self, signals: StopSignals) -> list[TrainingJob]:
-    """Reports ended processes, and returns the runs to restart."""
+    """Reports processes that have ended; returns the jobs to restart."""
     restarted = []
     for job, process in self._running().items():
       code, state = process.poll(), self._states[job]
@@ -200,7 +200,7 @@ class JobRunner:
         process.send_signal(signal.SIGTERM)
 
   def _report_validations(self, job: TrainingJob) -> None:
-    """Writes a line for each new validation."""
+    """Logs each new validation of a run."""
     state, metric = self._states[job], job.config.train.selection
     for record in job.validations():
       if record["step"] > state.reported:

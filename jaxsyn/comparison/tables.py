@@ -152,7 +152,7 @@ def differences(results: Comparison) -> Table:
 
 
 def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
-  """Returns tables of the primary metric by length and by tree facts."""
+  """Returns tables of the primary metric by length and by tree properties."""
   metric = results.metrics[0]
   tables = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
@@ -231,7 +231,7 @@ def p_value(p: float | None) -> str:
 
 
 def mark(difference: Hierarchical | None) -> str:
-  """Returns the significance mark of an adjusted p-value; "" outside the family."""
+  """Returns "†" or "‡" for a small adjusted p-value, "" for others or none."""
   if difference is None or difference.adjusted_p is None:
     return ""
   p = difference.adjusted_p

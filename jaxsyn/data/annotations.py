@@ -1,4 +1,4 @@
-"""Annotations of words besides the tree: part of speech, morphology, lemma.
+"""Word annotations in addition to trees: part of speech, morphology, lemma.
 
 `config.prepare.parse.annotations=("upos",)` adds the feature `source_upos` (or
 `target_upos`) for each side that has trees. Attention modifiers and windows name
@@ -22,7 +22,7 @@ from jaxsyn.options import Choice, Registry
 
 NO_LABEL = 0
 NOTHING = ("_", "")  # CoNLL-U fields without a value
-UNKNOWN = "<unk>"  # first label of an open annotation: any label without an id
+UNKNOWN = "<unk>"  # first label of an open label set: any label without an id
 _PARTS_OF_SPEECH = """
 ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X
 """
@@ -30,17 +30,18 @@ ADJ ADP ADV AUX CCONJ DET INTJ NOUN NUM PART PRON PROPN PUNCT SCONJ SYM VERB X
 
 @dataclasses.dataclass(frozen=True)
 class Annotation(Choice):
-  """Annotation of words, such as part of speech: one value for each word.
+  """Base class of word annotations, such as part of speech: one value per word.
 
   The value (axes "W") is 0 for words without an annotation and for padding.
 
   Attributes:
     meaning: One-line description for the documentation of the dataset.
-    labels: All labels of a closed annotation, so that ids are the same in all
+    labels: All labels of a fixed label set, so that ids are the same in all
       datasets: a label's id is its position here, from 1; any other label has
-      id 0. Empty if the annotation is open or its values are numbers.
-    open: Whether the labels are the most frequent ones of the training data,
-      stored in the manifest. Any other label is UNKNOWN, the first label.
+      id 0. Empty if the label set is open or the values are numbers.
+    open: Whether the label set is open: the labels are the most frequent ones of
+      the training data, stored in the manifest. Any other label is UNKNOWN, the
+      first label.
     dtype: NumPy type of the values.
   """
 
@@ -65,7 +66,7 @@ class Annotation(Choice):
 
     Args:
       parse: Parse of the sentence.
-      ids: Label ids of an open annotation, from `label_ids`.
+      ids: Label ids of an open label set, from `label_ids`.
     """
     if not parse.line_W:
       return np.zeros(len(parse.head_W), self.dtype)
@@ -87,7 +88,7 @@ def label_ids(labels: Sequence[str]) -> dict[str, int]:
 
 
 def most_frequent(counts: Mapping[str, int], limit: int) -> list[str]:
-  """Returns UNKNOWN and the most frequent labels of an open annotation.
+  """Returns the label "<unk>", then the most frequent labels of an annotation.
 
   Equally frequent labels are sorted by their characters, so the order of counting
   does not matter.

@@ -32,7 +32,7 @@ Manifest = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Feature:
-  """Feature of an example: type, axes and padding value of one array.
+  """Specification of a feature: type, axes and padding value of its array.
 
   Attributes:
     dtype: NumPy type.
@@ -132,7 +132,7 @@ _OF_TREES = ("word", *OF_HEADS, "relation", "parsed", "word_end")
 
 @dataclasses.dataclass(frozen=True)
 class OptionalFeatures:
-  """Features that a dataset has only if preparation is given their input.
+  """Features that exist only in datasets prepared with additional input.
 
   Attributes:
     features: Names of the features of both sides.
@@ -188,12 +188,12 @@ def stored_names(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def side_of(name: str) -> str:
-  """Returns the side of a feature: the part of its name before the first "_"."""
+  """Returns the side of a feature: its name up to the first underscore."""
   return name.partition("_")[0]
 
 
 def features(manifest: Manifest) -> dict[str, Feature]:
-  """Returns a dict from name to specification of a dataset's stored features.
+  """Returns the specifications of a dataset's stored features, by name.
 
   Args:
     manifest: Manifest with "sides", which lists the sides with trees, and maybe
@@ -245,7 +245,7 @@ def features_for(
 
 
 def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
-  """Returns an error message about features that a dataset lacks."""
+  """Returns an error message, with the remedy, for features a dataset lacks."""
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
   sides = {side_of(name) for name in lacking if name not in LINKED}
   if sides - set(manifest["sides"]):
@@ -292,9 +292,9 @@ def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
 
 
 def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
-  """Returns (annotation, number of labels) for each annotation of a side.
+  """Returns the name and number of labels of each annotation of a side.
 
-  The number is 0 for open annotations that the dataset lacks.
+  The number is 0 for annotations with open label sets that the dataset lacks.
   """
   return tuple(
     (name, len(labels_of(manifest, f"{side}_{name}"))) for name in ANNOTATIONS
@@ -307,7 +307,7 @@ def relation_ids(labels: Iterable[str]) -> dict[str, int]:
 
 
 def encoding(manifest: Manifest) -> dict[str, Any]:
-  """Returns the arguments with which `encode_all` encodes a dataset's sentences.
+  """Returns the dataset-specific keyword arguments of `encode_all`.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.

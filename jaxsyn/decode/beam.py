@@ -75,7 +75,7 @@ class SelectedBeams:
   """Hypotheses selected by a step of beam search, with their predecessors.
 
   Attributes:
-    from_BN: Index of the continuation that each open hypothesis is.
+    from_BN: Index of each open hypothesis among the continuations.
     beam_BN: Index of the hypothesis that it extends.
   """
 
@@ -91,13 +91,13 @@ class SelectedBeams:
 def select_beams(
   search: Search, best: Continuations, decode: Decode, open_B: Array
 ) -> SelectedBeams:
-  """Selects the first N continuations without EOS, and the best finished ones.
+  """Selects the first N open continuations and the N best finished hypotheses.
 
   Args:
     search: Search before the step, with N finished hypotheses of any value.
     best: 2N continuations in the order of preference.
     decode: Options of decoding.
-    open_B: Sentences that were still searched before the step.
+    open_B: Sentences whose search had not ended before the step.
   """
   N, T = search.ended.score_BN.shape[1], search.token_BNT.shape[-1]
   log_p_BC, beam_BC, new_BC = best.log_p_BC, best.beam_BC, best.token_BC

@@ -7,8 +7,8 @@ are extended one after the other, each by beam search on
   been extended by the same subword)
 
 summed over the positions of y (Hamming diversity, section 3.2). The L open
-hypotheses of a group count. A group ends like a beam of size L; afterwards its
-hypotheses no longer count.
+hypotheses of a group are counted. A group ends like a beam of size L; afterwards
+its hypotheses are not counted.
 
 The penalty affects which hypotheses are kept. Finished hypotheses are ranked
 within their group, and reported, by the log probability of the model. The n-best
@@ -40,7 +40,7 @@ from jaxsyn.options.bounds import Amount, CountOrOff
 
 @struct.dataclass
 class _Groups:
-  """State of the groups of diverse beam search.
+  """Search state of the groups of hypotheses in diverse beam search.
 
   Attributes:
     rank_BN: Log probabilities of the open hypotheses minus their penalties; one
@@ -121,7 +121,7 @@ class Diverse(DecodingStrategy):
     group: int,
     beams: slice,
   ) -> tuple[SelectedBeams, Array]:
-    """Extends the hypotheses of one group.
+    """Extends each hypothesis of one group by a subword.
 
     Args:
       search: Search of all groups before the step.
@@ -131,7 +131,7 @@ class Diverse(DecodingStrategy):
       group: Index of the group.
       beams: Hypotheses of the group among all of the sentence.
 
-    Returns: the selected hypotheses, and rank_BL of those that are open.
+    Returns: The selected hypotheses, and rank_BL of the open ones.
     """
     J = self._group_count(decode)
     L = decode.beam // J

@@ -1,4 +1,4 @@
-"""An ensemble of several models with the decoding interface of one.
+"""An ensemble: several models that decode as one.
 
 The ensemble is log-linear: the log probabilities of the next subword are averaged
 with weights, and renormalized over the vocabulary at each step,
@@ -31,7 +31,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
-  """Several models behind the methods of `EncoderDecoder` that decoding uses.
+  """Several models with the interface of one `EncoderDecoder` for decoding.
 
   The parameters are {"members_0": parameters of the first member, ...}.
 
@@ -81,7 +81,7 @@ class Ensemble(nn.Module):
     return self._each("reorder", cache, [beam_BN] * len(self.members))
 
   def average(self, logits: Sequence[Array]) -> Array:
-    """Returns the weighted average (..., V) of the members' log probabilities.
+    """Returns the weighted average of the members' log probabilities.
 
     Symbols that only some members have (those of auxiliary tasks) are dropped.
     """
@@ -102,9 +102,9 @@ class Ensemble(nn.Module):
 
 
 def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
-  """Returns logits_BTV of all target positions, by teacher forcing.
+  """Returns the logits of all target positions, by teacher forcing.
 
-  To be called as `model.apply(variables, batch, method=forward)`.
+  Call it as `model.apply(variables, batch, method=forward)`.
 
   Args:
     batch: Batch of `jaxsyn.models.contract.forward`; for an ensemble, a tuple

@@ -1,4 +1,4 @@
-"""Batches of source sentences on the host, one per member of an ensemble."""
+"""Makes padded host batches of source sentences, also for ensembles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Batcher:
     members: Sequence[Sequence[str]] = (),
     batch_transform: BatchTransform | None = None,
   ):
-    """Initializes the function.
+    """Sets the features in the batches, and the user's batch transform.
 
     Args:
       features: Source features that the model reads, in addition to the ids.
@@ -43,11 +43,11 @@ class Batcher:
     ]
 
   def subwords(self, example: Example) -> int:
-    """Returns the source length with EOS, as the maximum over the members."""
+    """Returns the source length with EOS, the maximum over ensemble members."""
     return max(len(arrays["source_id"]) for arrays in _members(example))
 
   def words(self, example: Example) -> int:
-    """Returns the number of source words; 0 if no feature is read by word."""
+    """Returns the number of source words; 0 if no feature has word axes."""
     return max(
       words_of(arrays, features)
       for arrays, features in zip(_members(example), self._features)
@@ -56,7 +56,7 @@ class Batcher:
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
-    """Returns a batch of at most `rows` examples, padded to given sizes."""
+    """Returns a batch of at most `rows` examples, padded to the given sizes."""
     batches = [
       apply_batch_transform(
         pad(

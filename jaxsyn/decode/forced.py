@@ -1,7 +1,7 @@
 """Forced decoding: one pass of a model over given translations.
 
-For a translation found by a search the log probability is the one that the search
-reports.
+The log probability of a translation found by a search equals the one that the
+search reports.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Function of given translations, computed in batches of few static sizes."""
+  """Function that computes an array for each given translation, in batches."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
-    """Initializes the function; model parameters are passed to each call.
+    """Wraps `compute` in jax.jit; parameters are arguments of each call.
 
     Args:
       compute: Function (parameters, batch) -> array whose first axes are the
@@ -45,7 +45,7 @@ class ForcedPass:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Numbers of compiled programs and of needed programs, as a pair."""
+    """Pair of counts: programs compiled so far, and programs needed."""
     return self._counter.programs
 
   def __call__(
@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns the array computed for each target, with one row per subword, EOS last.
+    """Returns an array for each target, with one row per subword, EOS last.
 
     Args:
       params: Parameters of the model.
@@ -108,7 +108,7 @@ class Scored:
 
   Attributes:
     subwords: Pieces of the vocabulary, EOS last.
-    log_p: Log probability of each, given the source and the earlier subwords.
+    log_p: Log probability of each subword, given the source and earlier ones.
     total: Sum of the log probabilities.
     score: Sum divided by the length penalty.
   """
@@ -129,7 +129,7 @@ def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
 def _log_probability(
   model: EncoderDecoder | Ensemble, params: Any, batch: Any
 ) -> Array:
-  """Returns the log probability of each target subword, log_p_BT."""
+  """Returns the log probability of each target subword."""
   first = batch[0] if isinstance(batch, tuple) else batch
   logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
   return token_log_probability(logits_BTV, first["target_id_BT"])

@@ -30,7 +30,7 @@ from jaxsyn.decode.programs import (
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 
 CACHE_LENGTH = 16  # initial; doubled when the cache is full
-SHRINK_FACTOR = 4  # a pool shrinks when at most 1 of so many slots is needed
+SHRINK_FACTOR = 4  # a pool shrinks when at most 1 of this many slots is needed
 CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
@@ -49,7 +49,7 @@ class Pool:
     ],
     is_wanted: Callable[[int], bool] | None = None,
   ):
-    """Initializes the pool.
+    """Creates a pool with empty slots, for sentences that wait in a queue.
 
     Args:
       programs: Programs of the model.
@@ -58,8 +58,8 @@ class Pool:
       size: Initial size, which must hold any of the sentences.
       batch_of: Returns the batch of at most `size.encode_rows` sentences, and
         its request.
-      is_wanted: Whether the translation of a sentence is still wanted; a
-        sentence that is not is cancelled. None: all are.
+      is_wanted: Whether the translation of a sentence is still wanted;
+        unwanted sentences are cancelled. None: all are wanted.
     """
     self._programs, self._params, self._batch_of = programs, params, batch_of
     self._is_wanted = is_wanted
@@ -131,7 +131,7 @@ class Pool:
     )
 
   def _advance(self) -> None:
-    """Fills the free slots, and searches until slots are free again."""
+    """Fills free slots, and runs the search until slots are free again."""
     size = self._size
     if not self._waiting and self._to_encode:
       self._encode_more()

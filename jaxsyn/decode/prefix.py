@@ -1,11 +1,11 @@
 """Enforces prefixes: text that a translation must begin with.
 
 A prefix is compiled to a small automaton over subwords. Its complete words, which
-are followed by a blank, are split into subwords as the vocabulary does. The rest,
+are followed by a space, are split into subwords as the vocabulary does. The rest,
 the last word, may be continued: from each of its characters any subword may follow
 that is a beginning of the remaining text, or that begins with all of it. So "The
 far" can become "The farmer", even if the vocabulary splits "far" differently from
-the beginning of "farmer". A blank at the end marks the last word as complete.
+the beginning of "farmer". A space at the end marks the last word as complete.
 
 In each step the subwords that are allowed are a range of the pieces in
 alphabetical order (those that begin with the remaining text) and a few others
@@ -61,7 +61,7 @@ class OutputRequest:
 
   Attributes:
     index: Index of the sentence in the input, on which samples depend.
-    prefix: Automaton of the text that it begins with; () for none.
+    prefix: Automaton of the text that it must begin with; () for none.
   """
 
   index: int = 0
@@ -132,7 +132,7 @@ class PrefixCompiler:
 
 @struct.dataclass
 class Prefix:
-  """Automata of several sentences, and the states of their hypotheses.
+  """Prefix automata of several sentences, and the states of their hypotheses.
 
   Attributes:
     first_BX, stop_BX: Range of the sorted pieces that complete the prefix.
@@ -173,7 +173,7 @@ class Prefix:
     return jnp.where(allowed_BNV, logits_BNV, NEG_INF)
 
   def append(self, beam_BN: Array, last_BN: Array) -> Prefix:
-    """Returns the automaton states after a subword is added to hypotheses.
+    """Returns the prefixes after a subword is added to each hypothesis.
 
     Args:
       beam_BN: Hypothesis that each new one extends.
@@ -217,9 +217,9 @@ def batch_prefixes(
 
 
 def padded_sizes(automata: Sequence[Automaton]) -> tuple[int, int]:
-  """Returns padded numbers of states (X) and of edges per state (E).
+  """Returns the padded numbers of states, and of edges per state, in a batch.
 
-  They are powers of 2 times 8 and 4.
+  The number of states X is 8 times a power of 2, that of edges E 4 times one.
   """
   states = max((len(automaton) for automaton in automata), default=1)
   edges = max(

@@ -1,4 +1,4 @@
-"""Compiled programs of continuous batching, in few static sizes.
+"""Compiled JAX programs for continuous batching, in a few static sizes.
 
 Letters: P sentence that enters a slot.
 """
@@ -75,7 +75,7 @@ class DecodingPrograms:
     padding_batch: Callable[[PoolSize], tuple[Batches, DecodeRequest]],
     piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Initializes the programs; compiles nothing.
+    """Stores the model and the decoding options; compiles nothing.
 
     Args:
       model: Model or ensemble.
@@ -103,7 +103,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Counts the first two programs of a pool as needed.
+    """Counts the encoding and search programs of a pool as needed.
 
     The device None is that of the parameters.
     """
@@ -115,7 +115,7 @@ class DecodingPrograms:
     }
 
   def forget_uncompiled(self) -> None:
-    """Removes programs that were not compiled from the needed ones."""
+    """Removes uncompiled programs from the set of needed programs."""
     self._needed.intersection_update(list(self._programs))
 
   def encode(

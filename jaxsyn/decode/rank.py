@@ -58,7 +58,7 @@ def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
 
 
 def score_on_host(log_p: float, length: int, decode: LengthPenalty) -> float:
-  """Returns the score of one hypothesis as a Python number."""
+  """Returns the score of one hypothesis as a Python float."""
   penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
   return float(log_p / penalty(float(length), decode.alpha))
 

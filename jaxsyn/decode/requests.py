@@ -25,7 +25,7 @@ _TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep."
 
 
 class TooLarge(InputError):
-  """Error for a field that exceeds a size limit."""
+  """Error for a request field that exceeds a size limit."""
 
 
 class MalformedTree(InputError):
@@ -39,7 +39,7 @@ class Request:
   Attributes:
     source: Raw line, or its parse.
     prefix: Text that the translation begins with, to the character; the last
-      word may be continued, unless the prefix ends with a blank.
+      word may be continued, unless the prefix ends with a space.
     index: Index of the sentence in the input, on which samples depend; None:
       its index among the sentences of the call.
   """
@@ -190,7 +190,7 @@ def wrong_type(field: str, expected: str, value: Any) -> InputError:
 
 
 class _Fault(Exception):
-  """Error in JSON, worded as the predicate of a subject such as "the body"."""
+  """Error in JSON; its message follows a subject such as "the body"."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -214,7 +214,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_strings(value: Any, field: str, levels: int) -> None:
-  """Checks all strings, names included, and the nesting depth.
+  """Checks all strings in a JSON value, names included, and its nesting.
 
   Args:
     value: Value of JSON.

@@ -65,7 +65,7 @@ def define_alignments() -> None:
 
 
 def check(values: flags.FlagValues) -> None:
-  """Raises InputError if no run is named."""
+  """Raises InputError if --workdir is missing."""
   if not values.workdir:
     raise InputError("--workdir is missing: name the folder of a trained run.")
 

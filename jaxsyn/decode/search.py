@@ -53,7 +53,7 @@ class Hypotheses:
 
 @struct.dataclass
 class Search:
-  """State of the searches for several sentences.
+  """State of the search for translations of several sentences.
 
   The first axis of every array is the sentence, and no sentence depends on
   another, so that a finished one can be replaced at any step (continuous
@@ -87,7 +87,7 @@ class Search:
 
   @property
   def at_limit_B(self) -> Array:
-    """Whether each sentence's next subword is the last one it may have."""
+    """Whether each sentence's next subword is the last within its limit."""
     return self.position_B == self.limit_B - 1
 
 
@@ -204,7 +204,7 @@ class Decoding:
     token_BN: Array,
     **changes: Any,
   ) -> Search:
-    """Returns the search state with the new open hypotheses.
+    """Returns the search state after a subword is added to each hypothesis.
 
     Args:
       search: Search before the step.

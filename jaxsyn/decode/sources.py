@@ -1,4 +1,4 @@
-"""Conversion of source sentences to examples, as in preprocessing.
+"""Converts source sentences to examples, as in preprocessing.
 
 NFC, subwords, trees and tags are those of the run. Large blocks are parsed by worker
 processes. They import this module, which therefore must not import JAX.
@@ -194,7 +194,7 @@ class SourceReader:
 
 
 class SessionReader:
-  """Converter of source sentences to the examples of a session.
+  """Converter of source sentences to the model inputs of all runs of a session.
 
   Large blocks are converted by worker processes.
 
@@ -222,7 +222,7 @@ class SessionReader:
 
   @property
   def has_parser(self) -> bool:
-    """Whether a run has a parser, which may fail to open."""
+    """Whether any run has a parser, which may fail to open."""
     return any(reader.has_parser for reader in self.readers)
 
   def fit(self, source: Source) -> Fitted:

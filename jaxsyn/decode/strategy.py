@@ -27,7 +27,10 @@ class DecodingStrategy(Choice):
     return decode.sentences
 
   def begin(self, request: DecodeRequest, decode: Decode) -> Any:
-    """Returns the strategy's initial state: a pytree (B, ...), or None."""
+    """Returns the strategy's initial state: a pytree of arrays, or None.
+
+    The first axis of each array is the sentence (B).
+    """
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
@@ -38,7 +41,7 @@ class DecodingStrategy(Choice):
     raise NotImplementedError
 
   def check(self, at: ConfigPath, decode: Decode) -> None:
-    """Raises InputError if options contradict each other; `at` is their path."""
+    """Raises InputError if the options at config path `at` are inconsistent."""
     if decode.nbest > self.hypotheses(decode):
       raise at.error(
         f".nbest={decode.nbest} is more than {at}.beam={decode.beam}; a beam "

@@ -50,7 +50,7 @@ ProgressCallback = Callable[[int], None]  # number of further sentences
 
 
 def ignore_progress(count: int) -> None:
-  """Ignores a progress report."""
+  """Does nothing; the default progress callback."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Translation:
     log_p: Log probability of the subwords, EOS included.
     ids: Subwords without EOS.
     links: Word alignment, if requested: pairs (source word, target word) of
-      words between blanks, from 0; see `jaxsyn.session.alignments`.
+      whitespace-separated words, from 0; see `jaxsyn.session.alignments`.
   """
 
   text: str
@@ -87,7 +87,7 @@ class _Job:
 
 
 class Translator:
-  """Function that translates examples, compiling programs for sizes on demand.
+  """Function that translates examples; compiles programs for new sizes.
 
   Each device searches its own sentences with a copy of the parameters, without
   synchronization: sentences are independent.
@@ -106,7 +106,7 @@ class Translator:
     *,
     devices: Sequence[jax.Device] = (),
   ):
-    """Initializes the function; model parameters are passed to each call.
+    """Creates a translator; model parameters are arguments of each call.
 
     Args:
       model: Model or ensemble.
@@ -144,7 +144,7 @@ class Translator:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Number of programs that are compiled, and that are needed."""
+    """Pair of counts: programs compiled so far, and programs needed."""
     return self.compilations, self._programs.needed
 
   def note(self) -> str:
@@ -174,8 +174,8 @@ class Translator:
       on_progress: Called with the number of further translated sentences, from
         the threads that search.
       is_wanted: Whether the translation of an example is still wanted, by its
-        index; called every few steps from the threads that search. An example
-        that is not wanted is cancelled and has no translation. None: all are.
+        index; called every few steps from the threads that search. An unwanted
+        example is cancelled and has no translation. None: all are wanted.
     """
     if requests is None:
       requests = [OutputRequest(index) for index in range(len(examples))]
@@ -351,7 +351,7 @@ class Translator:
   def _batch(
     self, chosen: Sequence[tuple[Example, OutputRequest]], size: PoolSize
   ) -> tuple[Batches, DecodeRequest]:
-    """Returns the padded batch of examples, and its request."""
+    """Returns the padded batch of examples, and their decoding request."""
     rows = size.encode_rows
     batch = self._batcher(
       [example for example, _ in chosen],
@@ -369,7 +369,7 @@ class Translator:
     return batch, DecodeRequest(limit_B, index_B, prefix)
 
   def _limit(self, subwords: int, request: OutputRequest) -> int:
-    """Returns the maximum output length, with room for the prefix."""
+    """Returns the maximum output length for a sentence and its prefix."""
     limit = max_output_length(self._config, subwords)
     if not request.prefix:
       return limit

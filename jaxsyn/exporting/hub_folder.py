@@ -138,7 +138,7 @@ the training, `manifest.json` the checksums of the data.
 
 
 def _trees(model: ExportedModel) -> str:
-  """Describes the trees that the model reads, and their parser."""
+  """Returns the model card's sentences about trees and their parser."""
   run = model.run
   features = ", ".join(f"`{feature}`" for feature in run.source_features[1:])
   if not features:
@@ -167,7 +167,7 @@ def _score(model: ExportedModel) -> str:
 
 
 def _origin(model: ExportedModel) -> str:
-  """Describes the run whose parameters initialized the training."""
+  """Returns the model card's section on the run of the initial parameters."""
   folder = model.run.workdir
   path = folder / warm_start.FILE
   # An exported model does not have the file.

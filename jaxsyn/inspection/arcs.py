@@ -1,4 +1,4 @@
-"""Figures of dependency trees as arcs above the words."""
+"""Draws dependency trees as arcs above the words."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _arc_path(start: float, end: float, bottom: float, top: float) -> Path:
 def _positions(
   words: Sequence[str], arcs: Collection[Arc], labels: Sequence[str]
 ) -> list[float]:
-  """Returns the middle of each word, with space for words and arc labels."""
+  """Returns the x of each word's middle, with room for words and arc labels."""
   half_W = [max(letters(word) * LETTER, 0.2) / 2 for word in words]
   x_W = [half_W[0] + 0.25]
   for index in range(1, len(words)):
@@ -172,7 +172,7 @@ def _positions(
 
 
 def _levels(arcs: Collection[Arc]) -> dict[tuple[int, int], int]:
-  """Returns each arc's height, one above the highest arc that it spans."""
+  """Returns the level of each arc, one above the highest arc that it spans."""
   level: dict[tuple[int, int], int] = {}
   for first, last, _ in sorted(arcs, key=lambda arc: arc[1] - arc[0]):
     spanned = [

@@ -33,7 +33,7 @@ LONGEST = 512  # subwords
 
 
 class AttentionSampler:
-  """Function that draws the encoder's attention in sentences of a split."""
+  """Function that draws encoder attention in the first sentences of a split."""
 
   def __init__(
     self,
@@ -44,7 +44,7 @@ class AttentionSampler:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Reads the sentences to draw.
+    """Reads the sentences whose attention is to be drawn.
 
     Args:
       plan: Plan of the run.
@@ -63,7 +63,7 @@ class AttentionSampler:
     )
 
   def __call__(self, params: Any) -> list[tuple[str, Figure]]:
-    """Returns names and figures, given parameters on one device."""
+    """Returns pairs (name, figure), given parameters on one device."""
     figures = []
     for i, maps in encoder_attention(self._maps, params, self._sources):
       for chosen in informative_maps(maps):

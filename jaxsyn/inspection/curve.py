@@ -45,7 +45,7 @@ def picture(run: PathLike, metric: str = "bleu") -> Figure:
 def watched(
   run: PathLike, show: Callable[[Figure], object], metric: str = "bleu"
 ) -> Iterator[None]:
-  """Redraws the curves every few seconds during a `with` block and at its end.
+  """Redraws learning curves every few seconds in a `with` block and at its end.
 
   Args:
     run, metric: See `picture`.

@@ -1,4 +1,4 @@
-"""Inspects sentences with a trained run: trees, attention, weightings."""
+"""Inspects sentences with a run: trees, attention and modifier outputs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
 
 
 class Inspector:
-  """Inspector of sentences with the model of a run.
+  """Inspector that translates sentences and collects the model's attention.
 
   Attributes:
     session: Opened run.
@@ -75,7 +75,7 @@ class Inspector:
     )
 
   def read(self, source: Source) -> ReadSource | None:
-    """Parses a line and makes its arrays, see `read_source`."""
+    """Parses a line and converts it to arrays; see `read_source`."""
     return read_source(self.session.sources, self.session.plan.tag, source)
 
   def inspect(
@@ -83,7 +83,7 @@ class Inspector:
     sources: Sequence[ReadSource],
     nbests: Sequence[Sequence[Translation]] | None = None,
   ) -> Iterator[tuple[int, Sentence]]:
-    """Translates sentences; yields their indices and maps in any order.
+    """Translates sentences; yields their indices and results in any order.
 
     Args:
       sources: Sentences.
@@ -103,7 +103,7 @@ class Inspector:
 def encoder_attention(
   maps: MapReader, params: Any, sources: Sequence[ReadSource]
 ) -> Iterator[tuple[int, list[Map]]]:
-  """Yields sentence indices and the pooled attention of each encoder layer.
+  """Yields sentence indices, and each encoder layer's attention by word.
 
   This needs no translation. The sentences are in any order.
   """
@@ -115,7 +115,7 @@ def encoder_attention(
 def read_source(
   sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
-  """Parses a line and makes its arrays; returns None if it has no words.
+  """Parses a line and converts it to arrays; returns None without words.
 
   Args:
     sources: Reader of the run.
@@ -174,7 +174,7 @@ def _sentence(
   target: TargetUnits,
   published: Iterable[Map],
 ) -> Sentence:
-  """Pools attention to words and labels all maps."""
+  """Creates a `Sentence` with attention pooled to words, and labeled maps."""
   units = {
     "encoder": (source.units, source.units),
     "decoder": (target.rows, target.columns),

@@ -1,8 +1,8 @@
-"""Runs a model on sentences and returns the maps that it publishes.
+"""Runs a model on sentences and collects its attention and modifier outputs.
 
-Attention and modifiers publish arrays with an address, see
-`jaxsyn.syntax.maps`. The model runs in evaluation mode on batches of a few static
-shapes; each array is then cut to its sentence.
+Attention and modifiers expose arrays with an address, see `jaxsyn.syntax.maps`.
+The model runs in evaluation mode on batches of a few static shapes; each array is
+then cut to its sentence.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ BETWEEN_SUBWORDS = re.compile("B[H1]?[QST1][MST1]")
 
 @dataclasses.dataclass(frozen=True)
 class Map:
-  """Published array of one sentence, without padding.
+  """Attention or modifier output of one sentence, without padding.
 
   Attributes:
     place, layer, part: See `jaxsyn.syntax.maps.Address`.
@@ -91,14 +91,14 @@ class MapReader:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Prepares a model that publishes its maps.
+    """Prepares a copy of the model that exposes its attention weights.
 
     Args:
       model: The model; parameters are arguments of each call.
       names: Features of the source side that the model reads.
       batch_transform: User-defined function of every host batch.
     """
-    # Fused attention has no weights to publish; the model is otherwise the same.
+    # Fused attention exposes no weights; the model is otherwise the same.
     einsum = dataclasses.replace(model.spec.model, attention="einsum")
     model = model.clone(spec=dataclasses.replace(model.spec, model=einsum))
     self._architecture = model.spec.architecture
@@ -122,7 +122,7 @@ class MapReader:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Numbers of compiled programs and of needed programs, as a pair."""
+    """Pair of counts: programs compiled so far, and programs needed."""
     return self._counter.programs
 
   def __call__(

@@ -45,7 +45,7 @@ class Panel:
 
 
 def panels(shown: Map) -> list[Panel]:
-  """Returns one panel per head, or a single one if all heads are equal.
+  """Returns a panel per head; a single one if a modifier's heads are all equal.
 
   The title of an attention head names the modifiers that are active on it.
   """
@@ -62,7 +62,7 @@ def panels(shown: Map) -> list[Panel]:
 
 
 def title(shown: Map) -> str:
-  """Returns a description of a map."""
+  """Returns the figure title of a map: stack, layer, modifier and heads."""
   place = f"{PLACES[shown.place]}, layer {shown.layer}"
   if shown.is_attention:
     return f"{place} (rows attend to columns; colors by square root)"
@@ -208,7 +208,7 @@ def _installed() -> tuple[tuple[str, str], ...]:
 
 @functools.cache
 def _characters(path: str) -> frozenset[str]:
-  """Returns the characters of a font file; none if the file is corrupt."""
+  """Returns the characters that a font file covers; none if it is corrupt."""
   try:
     return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
   except (OSError, RuntimeError):

@@ -37,7 +37,7 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Rows, columns and subwords of a translation.
+  """Units of the rows and columns of a translation's maps, and its subwords.
 
   Attributes:
     rows: Units of decoder and cross-attention: predicted words, then EOS.
@@ -71,7 +71,7 @@ def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
 def target_units(
   ids: Sequence[int], decode: Callable[[Sequence[int]], str]
 ) -> TargetUnits:
-  """Returns the units of a translation.
+  """Returns the words and subwords that label the maps of a translation.
 
   Args:
     ids: Subwords of the translation, without EOS.
@@ -100,10 +100,11 @@ def target_units(
 
 
 def pool(weight_HQM: np.ndarray, rows: Units, columns: Units) -> np.ndarray:
-  """Returns attention pooled from subwords to units, (H, rows, columns).
+  """Returns attention pooled from subwords to units (words, EOS).
 
-  A row is the mean of its subwords' rows, and a column the sum of its subwords'
-  columns. A row that sums to 1 therefore still does.
+  The result has the axes (H, rows, columns). A row is the mean of its subwords'
+  rows, and a column the sum of its subwords' columns. A row that sums to 1
+  therefore still does.
   """
   row_QU, column_MU = (
     np.eye(len(units.labels))[list(units.unit_S)] for units in (rows, columns)

@@ -80,7 +80,7 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns word counts and rates from 0 to 1, None without words."""
+    """Returns word counts and rates from 0 to 1; None if no hit is possible."""
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):
@@ -106,7 +106,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Marks the most attended other word of each word; ties share the 1."""
+  """Marks the other word to which each word attends most; ties share the 1."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)
@@ -114,7 +114,7 @@ def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
 
 
 def as_text(result: Mapping[str, Any]) -> str:
-  """Formats a result as a table of percentages."""
+  """Formats the result of a probe as a table of percentages."""
   columns = (*RELATIONS, *SHARES)
 
   def line(name: str, cells: Iterable[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Inspects many sentences: figures and JSON of the first, a probe of all."""
+"""Inspects many sentences: draws the first, probes attention in all."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def _readable(
   skipped: Counter[str],
   bar: progress.Bar,
 ) -> Iterator[tuple[int, ReadSource]]:
-  """Yields the readable sentences with line numbers; counts skipped ones."""
+  """Yields readable sentences with their line numbers; counts skipped lines."""
   for line_number, line in enumerate(sources, start=1):
     try:
       source = inspector.read(line)

@@ -44,7 +44,7 @@ class ReadSource:
   example: Mapping[str, np.ndarray]
 
   def head_of_units(self) -> tuple[int, ...]:
-    """Returns the parent unit of each word that has a unit.
+    """Returns each word's parent, as an index into the pooled units.
 
     A word whose parent has no unit is its own parent, like a root.
     """
@@ -62,7 +62,7 @@ class Sentence:
     translation: Best translation of the model.
     attention: Word-pooled attention of encoder, decoder and cross-attention, by
       layer.
-    weightings: Arrays published by modifiers, between subwords.
+    weightings: Arrays exposed by modifiers, between subwords.
     found_head_W: Parents of the source words according to the model's
       supervised head; None if it has none.
   """

@@ -32,14 +32,14 @@ def _log_fallback(reason: str) -> None:
 
 
 class Memory(NamedTuple):
-  """Keys and values of attention (BMHK; BNHTK in a cache)."""
+  """Keys and values of one attention, with axes BMHK (BNHTK in a cache)."""
 
   k: Array
   v: Array
 
 
 class CrossAttentionCache(NamedTuple):
-  """Keys and values of the source in the layout for decoding steps.
+  """Keys and values of the source, transposed for fast decoding steps.
 
   In the layout of `Memory` it would be copied in every step.
   """
@@ -100,7 +100,7 @@ class Attention(nn.Module):
     allowed_B1QM: Array,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the output of attention, out_BQD.
+    """Projects keys and values, and returns the attention output (BQD).
 
     Args:
       query_BQD: Inputs of the queries.
@@ -112,7 +112,7 @@ class Attention(nn.Module):
     return self.attend(query_BQD, memory, allowed_B1QM, features)
 
   def project_memory(self, memory_BMD: Array) -> Memory:
-    """Returns the keys and values that decoding caches."""
+    """Returns the projected keys and values, which decoding caches."""
     return Memory(self.key(memory_BMD), self.value(memory_BMD))
 
   def attend(
@@ -136,7 +136,7 @@ class Attention(nn.Module):
     allowed_B1QM: Array,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the values mixed by the attention weights, mixed_BQHK."""
+    """Returns the attention-weighted values of each head (BQHK)."""
     modifiers = [getattr(self, name) for name, _ in self.modifiers]
     k_BMHK, v_BMHK = memory
     agree(q_BQHK=q_BQHK, k_BMHK=k_BMHK, v_BMHK=v_BMHK)
@@ -168,7 +168,7 @@ class Attention(nn.Module):
   def _fused(
     self, v_BMHK: Array, allowed_B1QM: Array, features: SentenceFeatures
   ) -> Array:
-    """Mixes values by JAX's fused attention; modifiers add to its bias."""
+    """Computes `mix` by JAX's fused attention, with a bias from modifiers."""
     q_BQHK, k_BMHK = features.query_BQHK, features.key_BMHK
     modifiers = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]

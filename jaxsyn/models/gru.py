@@ -51,7 +51,7 @@ class GruEncoded:
 
 
 class GruModel(EncoderDecoder):
-  """Module of the recurrent model."""
+  """Flax module of the recurrent encoder-decoder."""
 
   def setup(self) -> None:
     super().setup()
@@ -122,7 +122,7 @@ class GruModel(EncoderDecoder):
     return dataclasses.replace(encoded, window_features=window_features)
 
   def start(self, encoded: GruEncoded, beams: int, length: int) -> DecoderState:
-    """Returns the first decoder state, computed from the mean annotation."""
+    """Returns the initial decoder state, from the mean encoder state."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
@@ -148,7 +148,7 @@ class GruModel(EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Gru(Architecture):
-  """The recurrent model: one layer per side, one attention head, and windows."""
+  """Recurrent model: bidirectional GRU encoder, GRU decoder with windows."""
 
   hidden: Units = option(
     256,

@@ -28,7 +28,7 @@ from jaxsyn.syntax.windows.window import Window, softmax_within
 
 @struct.dataclass
 class DecoderState:
-  """State of N hypotheses per sentence between two steps.
+  """Recurrent decoder state of N hypotheses per sentence between two steps.
 
   Attributes:
     state_BNG: State of the second cell.
@@ -88,7 +88,7 @@ class Contexts(nn.Module):
     return [getattr(self, name) for name, _ in self.spec.architecture.windows]
 
   def sequences(self, x_BSD: Array, features: SentenceFeatures) -> list[Array]:
-    """Returns the inputs of each window's own sequence of annotations.
+    """Returns the encoder inputs of windows that have their own encoder.
 
     Args:
       x_BSD: Embeddings of the source.
@@ -168,13 +168,13 @@ class Contexts(nn.Module):
     return contexts, weights, tuple(states)
 
   def publish(self, weights: list[Array]) -> None:
-    """Publishes the attention weights of each window at all steps."""
+    """Exposes the attention weights of each window for losses and figures."""
     for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 
 
 class Decoder(nn.Module):
-  """Conditional GRU decoder: two cells, the contexts between, and a read-out.
+  """Conditional GRU decoder: two cells, attention between them, and a read-out.
 
   s' = GRU₁(y, s); c = contexts(s'); s = GRU₂(c, s');
   t = tanh(L_d s + L_w y + Σ L_c c + b), Chen et al. 2018, Eqs. 4, 8, 13, 14.
@@ -203,7 +203,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the read-out (BTD) at each position, given earlier subwords."""
+    """Returns the output (BTD) at each position, given earlier subwords."""
     masks = self._masks(start.state_BNG, source, features)
 
     def step(
@@ -236,7 +236,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> tuple[Array, DecoderState]:
-    """Returns the read-out (BND) of one step, and the new decoder state."""
+    """Returns the output (BND) of one decoding step, and the new state."""
     gates_BNZG = self.first.input(x_BND)
     state, contexts, _ = self.step(
       gates_BNZG, state, source, features, (1, 1, 1)
@@ -251,7 +251,7 @@ class Decoder(nn.Module):
     features: SentenceFeatures,
     masks: tuple[ArrayLike, ...],
   ) -> tuple[DecoderState, list[Array], list[Array]]:
-    """Returns the new state, and context_BNE and weight_BNS of each window.
+    """Returns the new state, and each window's context vector and weights.
 
     Args:
       gates_BNZG: Previous subword, after `Cell.input` of the first cell.
@@ -276,7 +276,7 @@ class Decoder(nn.Module):
   def _masks(
     self, state_BNG: Array, source: SourceFeatures, features: SentenceFeatures
   ) -> tuple[ArrayLike, ...]:
-    """Returns dropout masks for both recurrent matrices and the contexts.
+    """Returns dropout masks for both cells' states and the context vectors.
 
     All steps of a sentence share them (Gal & Ghahramani 2016).
     """

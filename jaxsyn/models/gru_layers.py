@@ -57,7 +57,7 @@ def _gatewise(initializer: Initializer) -> Initializer:
 def linear(
   features: int, initialisation: str, dtype: str, *, bias: bool = True
 ) -> nn.Dense:
-  """Creates a linear layer with zero bias."""
+  """Creates a linear layer with the named initialization and zero bias."""
   return nn.Dense(
     features,
     use_bias=bias,
@@ -68,7 +68,7 @@ def linear(
 
 
 class Cell(nn.Module):
-  """A GRU (Cho et al. 2014) whose reset gate acts after the recurrent matrix.
+  """GRU cell (Cho et al. 2014) with the reset gate after the recurrent matrix.
 
   r, u = σ(x W + h U + b); c = tanh((h U') · r + x W' + b');
   h ← u · h + (1 - u) · c.
@@ -97,7 +97,7 @@ class Cell(nn.Module):
     self.recurrent = nn.DenseGeneral(size, use_bias=False, **settings)
 
   def __call__(self, x: Array, state: Array, dropped: Array) -> Array:
-    """Returns the next state (..., G).
+    """Returns the next state of the cell, with axes (..., G).
 
     Args:
       x: Result of `input`, (..., 3, G).
@@ -132,7 +132,7 @@ class Bidirectional(nn.Module):
     self.drop = Dropout(self.dropout)
 
   def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns annotation_BSE, 0 at padding."""
+    """Returns the states of both directions (BSE), 0 at padding."""
     real_BS = features.real_BS
     shape = (x_BSD.shape[0], self.units)
     zero_BG = jnp.zeros(shape, jnp.dtype(self.dtype))
@@ -169,7 +169,7 @@ class Bidirectional(nn.Module):
 
 
 class Alignment(nn.Module):
-  """Alignment scores of decoder states with annotations (Bahdanau et al. 2015).
+  """Alignment scores of decoder and encoder states (Bahdanau et al. 2015).
 
   e = vᵀ tanh(W s + U h + b) + c. A softmax does not depend on c, but scores that
   a window multiplies do.
@@ -187,11 +187,11 @@ class Alignment(nn.Module):
     self.score = linear(1, self.initialisation, "float32")
 
   def project_memory(self, annotation_BSE: Array) -> Array:
-    """Returns the projected annotations, which all steps share."""
+    """Returns the projected encoder states, which all steps share."""
     return self.key(annotation_BSE)
 
   def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:
-    """Returns score_BNS in float32."""
+    """Returns the alignment scores (BNS) in float32."""
     query_BNA = self.query(query_BNG)
     hidden_BNSA = jnp.tanh(query_BNA[:, :, None] + key_BSA[:, None])
     return self.score(hidden_BNSA)[..., 0]

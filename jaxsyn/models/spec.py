@@ -67,7 +67,7 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Choice):
-  """Options of an architecture in addition to those of `Model`."""
+  """Base class of architectures: options in addition to those of `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
   remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat
@@ -112,7 +112,7 @@ ARCHITECTURES: Registry[Architecture] = Registry("family")
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """Model: options of all architectures, and a section for each."""
+  """Options of the model, and a section for each architecture."""
 
   family: Architecture = choice(
     ARCHITECTURES,
@@ -177,11 +177,11 @@ class ModelSpec:
 
   @property
   def architecture(self) -> Any:
-    """The selected `Architecture`, typed for the module that uses it."""
+    """Options of the selected architecture, an `Architecture`."""
     return self.model.family
 
   def stack_shape(self, stack: str) -> StackShape:
-    """Returns the sizes of a stack."""
+    """Returns the numbers of layers and heads and the width of a stack."""
     return StackShape(
       stack,
       layers=self.architecture.layers(stack),
@@ -190,7 +190,7 @@ class ModelSpec:
     )
 
   def attention_site(self, stack: str, layer: int) -> AttentionSite:
-    """Returns the site of an attention layer; -1 stands for embeddings."""
+    """Returns the location and sizes of a layer (-1: the embeddings)."""
     relations, labels = self.source_relations, self.source_labels
     if stack == "decoder":
       relations, labels = self.target_relations, self.target_labels

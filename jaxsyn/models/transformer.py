@@ -49,7 +49,7 @@ class Cache:
 
 
 class TransformerModel(EncoderDecoder):
-  """Module of the Transformer."""
+  """Flax module of the Transformer."""
 
   def setup(self) -> None:
     super().setup()
@@ -149,7 +149,7 @@ class TransformerModel(EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Transformer(Architecture):
-  """The Transformer: sizes, norms and dropout."""
+  """Options of the Transformer: sizes, norms and dropout."""
 
   encoder_layers: Layers = option(4, "Number of encoder layers.")
   decoder_layers: Layers = option(4, "Number of decoder layers.")

@@ -28,7 +28,7 @@ class Residual(nn.Module):
     self.drop = Dropout(self.dropout)
 
   def enter(self, x_BSD: Array) -> Array:
-    """Returns the input of the sublayer."""
+    """Returns the input of the sublayer, normalized if the style is "pre"."""
     return self.norm(x_BSD) if self.style == "pre" else x_BSD
 
   def leave(self, x_BSD: Array, branch_BSD: Array, *, train: bool) -> Array:
@@ -66,7 +66,7 @@ def _residual(spec: ModelSpec) -> Residual:
 
 
 class EncoderLayer(nn.Module):
-  """Self-attention and a feed-forward layer."""
+  """Transformer encoder layer: self-attention and a feed-forward network."""
 
   spec: ModelSpec
   layer: int
@@ -80,7 +80,7 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x_BSD: Array, features: SentenceFeatures
   ) -> tuple[Array, SentenceFeatures]:
-    """Returns the output, and the features extended by this layer's input."""
+    """Returns the layer's output, and the features with its input appended."""
     train, around = features.train, self.around_attention
     query_BSD = around.enter(x_BSD)
     inputs = (*features.inputs, query_BSD)
@@ -94,7 +94,7 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-  """Self-attention, cross-attention and a feed-forward layer."""
+  """Decoder layer: self-attention, cross-attention and feed-forward network."""
 
   spec: ModelSpec
   layer: int
@@ -114,7 +114,7 @@ class DecoderLayer(nn.Module):
     target: SentenceFeatures,
     source: SentenceFeatures,
   ) -> Array:
-    """Returns the output at all target positions."""
+    """Returns the layer's output at all target positions."""
     length = x_BTD.shape[1]
     allowed_11TT = jnp.ones((1, 1, length, length), bool)
     if not target.full_context:

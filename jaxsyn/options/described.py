@@ -1,4 +1,4 @@
-"""Describes config options for --helpconfig, messages and the reference."""
+"""Describes config options for --helpconfig, messages and reference pages."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Registry(dict[str, type[S]]):
     self.kind = kind
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
-    """Returns a known name; otherwise raises InputError that suggests a similar one."""
+    """Returns a registered name; raises InputError for an unknown one."""
     if not isinstance(name, str) or name not in self:
       raise path.error(
         f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"
@@ -166,19 +166,19 @@ def option(default: Any, meaning: str, **rest: Any) -> Any:
 def choice(
   registry: Registry[Any], default: str, meaning: str, **rest: Any
 ) -> Any:
-  """Returns a field that selects one class of a registry, `default` at first."""
+  """Returns a dataclass field that selects one class of a registry by name."""
   return option(default, meaning, registry=registry, **rest)
 
 
 def choices(
   registry: Registry[Any], meaning: str, default: Sequence[str] = ()
 ) -> Any:
-  """Returns a field that selects any number of classes of a registry."""
+  """Returns a dataclass field that selects any number of registered classes."""
   return option(tuple(default), meaning, registry=registry, multiple=True)
 
 
 def with_default(cls: Any, name: str, default: Any) -> Any:
-  """Returns a copy of an inherited option's field with another default."""
+  """Returns a field for an option of another dataclass, with a new default."""
   return _field(metadata(cls.__dataclass_fields__[name]), default)
 
 

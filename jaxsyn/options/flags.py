@@ -20,7 +20,7 @@ def number_flag(
   meaning: str,
   kind: type = int,
 ) -> None:
-  """Defines a command-line flag for a number of a type with bounds."""
+  """Defines a command-line flag for a number within bounds."""
   flags.DEFINE(
     _Number(bounds, kind), name, default, meaning, flags.FLAGS,
     flags.ArgumentSerializer(),

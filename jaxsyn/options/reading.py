@@ -100,7 +100,7 @@ def _read_choices(
   path: ConfigPath,
   mode: ValidationMode,
 ) -> NamedSpecs[Any]:
-  """Returns the name and an instance of each class that a field selects."""
+  """Returns a (name, instance) pair for each class that a field selects."""
   registry, default = metadata(field).registry, typing.cast(Any, field.default)
   assert registry is not None
   selected = config.get(field.name, {one: {} for one in default})

@@ -1,4 +1,4 @@
-"""Options that have been removed, in configs and manifests of older versions."""
+"""Removed options in the configs and manifests of older versions."""
 
 from __future__ import annotations
 

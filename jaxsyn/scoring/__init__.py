@@ -1,1 +1,1 @@
-"""Scores of translations."""
+"""Scoring of translations: metrics, significance tests and tables."""

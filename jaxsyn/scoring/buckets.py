@@ -1,10 +1,10 @@
-"""Buckets of sentences by the length of the source and by facts of its tree.
+"""Buckets of sentences by source length and by properties of the source tree.
 
 Each sentence is in one bucket of each table, also an empty line and one without a
 tree, so counts add up to the test set. A bucket includes its upper end: "1.5-2"
 is more than 1.5, at most 2.
 
-Facts of a tree (words are those of `jaxsyn.data.sentence.conllu`: surface tokens):
+Properties of a tree (words are those of `jaxsyn.data.sentence.conllu`: surface tokens):
 
 - depth: edges between the root and the deepest word.
 - dependency length: mean distance of words from their parents, in words, without
@@ -43,7 +43,7 @@ Facts = dict[str, list[float | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
-  """Buckets into which sentences are divided by one fact, such as length.
+  """Buckets into which sentences are divided by one property, such as length.
 
   Attributes:
     by: Name of the fact.
@@ -61,7 +61,7 @@ def sentence_facts(
   parses: Sequence[Parse] | None = None,
   language: str = "",
 ) -> Facts:
-  """Returns the length and the tree facts of each source sentence.
+  """Returns the length and the tree properties of each source sentence.
 
   With trees, length is counted in words of the trees. Otherwise words are
   separated by spaces, or, in languages without spaces, those of the default
@@ -123,7 +123,7 @@ def check_edges(edges: Sequence[int]) -> None:
 
 
 def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
-  """Divides the sentences into buckets, for each fact.
+  """Divides the sentences into buckets, once for each property.
 
   Args:
     facts: Facts of `sentence_facts`.

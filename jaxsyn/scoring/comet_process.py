@@ -13,7 +13,7 @@ import sys
 
 
 def checkpoint_of(model: str) -> str:
-  """Returns the checkpoint path for a file, a directory or a model to download."""
+  """Returns a model's checkpoint path, after downloading it if necessary."""
   import comet
 
   if os.path.isdir(model):

@@ -107,7 +107,7 @@ def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
 
 
 def _ascending(place: Sequence[int]) -> int:
-  """Returns the number of pairs of numbers in ascending order."""
+  """Returns the number of pairs of positions in ascending order."""
   before: list[int] = []
   count = 0
   for value in place:

@@ -60,7 +60,7 @@ class References:
 
   @property
   def case(self) -> str:
-    """The case entry of the metric's signature."""
+    """Entry for the case in a metric's signature, such as "case:lc"."""
     return f"case:{'lc' if self.lowercase else 'mixed'}"
 
 
@@ -185,7 +185,7 @@ def mean_of(
 
 
 def mean_statistics(score_B: np.ndarray) -> np.ndarray:
-  """Returns sentence statistics whose score is the mean of sentence scores."""
+  """Returns statistics (score, 1) of each sentence, to average the scores."""
   return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
 

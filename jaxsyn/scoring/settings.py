@@ -93,7 +93,7 @@ class Settings:
 
   @property
   def specs(self) -> list[Metric]:
-    """The metrics, with their options."""
+    """Selected metrics, with their options."""
     comet = Comet(self.comet_model, self.comet_python)
     return [
       comet if SCORED[name] is Comet else SCORED[name]()
@@ -126,7 +126,7 @@ class Settings:
 
 
 def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
-  """Defines a flag for each setting.
+  """Defines a command-line flag for each scoring setting.
 
   Args:
     defaults: Default values.
@@ -150,7 +150,7 @@ def settings_flags(defaults: Settings, without: Sequence[str] = ()) -> None:
 
 
 def of_flags(values: flags.FlagValues) -> Settings:
-  """Returns the settings that a command line selects.
+  """Returns the scoring settings that command-line flags select.
 
   Raises:
     InputError: A value is invalid; see `Settings`.

@@ -179,7 +179,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields the random swaps of sacreBLEU's test in blocks of rows."""
+  """Yields the random swaps of sacreBLEU's shuffling test in blocks of rows."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.
@@ -203,7 +203,7 @@ def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
-  """Returns how many sentences have a better, worse and equal score."""
+  """Returns the numbers of sentences with better, worse and equal scores."""
   gain_B = system.sentence_B - baseline.sentence_B
   if not system.scorer.metric.larger_is_better:
     gain_B = -gain_B
@@ -218,7 +218,7 @@ def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns a p-value, which is never 0 because one hit is added."""
+  """Returns a p-value: the fraction of hits; one added hit keeps it above 0."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 

@@ -99,7 +99,7 @@ def interval(difference: Any, decimals: int = 2) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
-  """Aligns columns two spaces apart: the first to the left, others right."""
+  """Formats rows as a text table: first column left-aligned, others right."""
   widths = [max(map(len, column)) for column in zip(*rows)]
   lines = []
   for first, *rest in rows:

@@ -25,7 +25,7 @@ OF_BLANKS = ("13a", "intl", "none")
 
 
 class Language(NamedTuple):
-  """Language for which another tokenizer is better than 13a.
+  """Language for which another tokenizer is better than "13a".
 
   Attributes:
     tokenizers: Suitable tokenizers; the first that is installed is used.
@@ -112,7 +112,7 @@ def is_known(language: str) -> bool:
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """Returns the given tokenizer, or for "" the default of a language.
+  """Returns the given tokenizer, or the default of a language for "".
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -179,7 +179,7 @@ def _parts(language: str) -> list[str]:
 
 
 def _suitable(language: str) -> tuple[str, ...]:
-  """Returns the tokenizers to prefer to 13a for a language, best first."""
+  """Returns tokenizers that suit a language better than "13a", best first."""
   first, *other_parts = _parts(language)
   for script in other_parts:
     for known in LANGUAGES.values():

@@ -40,7 +40,7 @@ class SentenceResult:
 
 
 class Job:
-  """Sentences from one client that wait to be translated or inspected.
+  """Sentences of one client's request, to be translated or inspected.
 
   Attributes:
     run: Run that translates or inspects.
@@ -61,7 +61,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class _Sentence:
-  """One sentence of a job."""
+  """One sentence of a job, given by its index."""
 
   job: Job
   index: int
@@ -124,7 +124,7 @@ class Worker:
       result.cancel()
 
   def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Schedules a function in the thread; returns a future of its result."""
+    """Schedules a function in the device thread; returns a future."""
     return self._thread.submit(function, *args)
 
   @property
@@ -138,7 +138,7 @@ class Worker:
     return self._max_sentences or run.batch_size
 
   def close(self) -> Future[None]:
-    """Ends the thread after its current batch; returns a future of the end."""
+    """Ends the thread after the current batch; returns a future of its end."""
     with self._lock:
       self._is_closed = True
     ended = self._thread.submit(lambda: None)

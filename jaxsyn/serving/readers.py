@@ -1,4 +1,4 @@
-"""Parses and reads sentences in worker processes.
+"""Parses sentences and converts them to arrays in worker processes.
 
 A parser in C++ can hold Python's lock for a tenth of a second, in which the server
 could not respond, and it can crash.
@@ -25,14 +25,14 @@ _DIED = "the parser process died at this sentence, perhaps out of memory."
 
 
 class ReaderProcesses:
-  """Worker processes that parse and read the sentences of a run.
+  """Worker processes that parse a run's sources and convert them to arrays.
 
   Attributes:
     why_no_parser: Reason why raw lines cannot be parsed; "" if they can.
   """
 
   def __init__(self, reader: SessionReader, *, must_parse: bool = False):
-    """Starts the processes and opens the parser.
+    """Starts the worker processes and opens the parser.
 
     Args:
       reader: Reader of the run, of which each process has a copy.
@@ -71,7 +71,7 @@ class ReaderProcesses:
     return results
 
   def close(self) -> None:
-    """Ends the processes."""
+    """Ends the worker processes."""
     with self._lock:
       self._is_closed = True
       self._workers.close()
@@ -80,7 +80,7 @@ class ReaderProcesses:
   def _read_block(
     self, sources: Sequence[Source]
   ) -> list[ReadSource | InputError]:
-    """Reads sentences together, or one by one if one of them is invalid."""
+    """Converts sentences together, or one by one if one of them is invalid."""
     try:
       return self._call(SessionReader.read_all, sources)
     except InputError as error:

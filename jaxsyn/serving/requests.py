@@ -86,7 +86,7 @@ class InspectRequest:
 
 
 def read_translate(body: bytes, limits: ServiceLimits) -> TranslateRequest:
-  """Returns the fields of POST /translate."""
+  """Parses and checks the body of POST /translate."""
   fields = _fields(body, ("run", *SENTENCE_FIELDS, "nbest", "stream"))
   nbest = fields.get("nbest", 1)
   if not isinstance(nbest, int) or isinstance(nbest, bool) or nbest < 1:
@@ -99,7 +99,7 @@ def read_translate(body: bytes, limits: ServiceLimits) -> TranslateRequest:
 
 
 def read_parse(body: bytes, limits: ServiceLimits) -> ParseRequest:
-  """Returns the fields of POST /parse."""
+  """Parses and checks the body of POST /parse."""
   fields = _fields(body, ("run", "text"))
   if "text" not in fields:
     raise InputError('"text" is missing: the sentence to be parsed.')
@@ -108,7 +108,7 @@ def read_parse(body: bytes, limits: ServiceLimits) -> ParseRequest:
 
 
 def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
-  """Returns the fields of POST /inspect."""
+  """Parses and checks the body of POST /inspect."""
   fields = _fields(body, ("run", "text", "conllu"))
   source: Source
   if _only_name(fields, ("text", "conllu")) == "text":
@@ -184,7 +184,7 @@ def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
 
 
 def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns the one name of several alternatives that a body has."""
+  """Returns the only one of several alternative field names in a body."""
   present = [name for name in names if name in fields]
   if len(present) != 1:
     listing = " and ".join(map(repr, present)) or "none"

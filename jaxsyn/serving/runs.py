@@ -1,4 +1,4 @@
-"""Runs that are served: their names, parsers, models and descriptions."""
+"""Runs offered by the service: names, parsers, models and descriptions."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
 
 
 def _is_run(folder: str) -> bool:
-  """Returns whether a path, which may contain "=" or commas, is a run."""
+  """Returns whether a path (perhaps with "=" or commas) is a run directory."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)
@@ -191,14 +191,14 @@ class ServedRun:
 
 
 def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
-  """Returns the response fields of each translation."""
+  """Returns the JSON fields of each translation in an n-best list."""
   return [
     {"text": one.text, "score": one.score, "log_p": one.log_p} for one in nbest
   ]
 
 
 def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:
-  """Returns how many translations per sentence the search keeps."""
+  """Returns the number of translations per sentence that the search keeps."""
   run = workdir.open_run(member.address(folder)[0])
   options = member.decode_of(run, decode)
   return max(options.nbest, options.search.hypotheses(options))

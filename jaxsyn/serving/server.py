@@ -1,4 +1,4 @@
-"""The server process: its socket, uvicorn, signals, and first compilation."""
+"""Runs the server process: socket, uvicorn, signals, initial compilation."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def host_names(host: str, allowed_hosts: Sequence[str]) -> list[str]:
 
 
 class Server(uvicorn.Server):
-  """A uvicorn server of a service.
+  """A uvicorn server that records the signal that ended it.
 
   Attributes:
     ended_by: Number of the signal that ended the server; 0: none.
@@ -129,7 +129,7 @@ def serve(
   prepare: Callable[[], None],
   on_ready: Callable[[], None],
 ) -> None:
-  """Serves requests until a signal arrives, then raises it as an exception.
+  """Serves requests until a signal arrives, which is raised as an exception.
 
   Args:
     service: The service.
@@ -231,7 +231,7 @@ def batch_shapes(
 
 
 def _examples(session: Session, width: int) -> list[Any]:
-  """Returns one sentence for each length that is padded to a width."""
+  """Returns an artificial sentence of each length that is padded to `width`."""
   parses = []
   for words in range(1, width):
     text = " ".join("a" * words)
@@ -242,5 +242,5 @@ def _examples(session: Session, width: int) -> list[Any]:
 
 
 def _inspect(run: ServedRun, example: Any) -> None:
-  """Compiles the programs that inspect a sentence."""
+  """Compiles the programs for inspections by inspecting a sentence."""
   list(run.inspector.maps(run.session.params, [example], [(EOS,)]))

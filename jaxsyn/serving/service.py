@@ -74,7 +74,7 @@ class Service:
     self._origins: frozenset[str] = frozenset()
 
   def app(self, hosts: Sequence[str], origins: Sequence[str]) -> Starlette:
-    """Returns the ASGI application.
+    """Returns the ASGI application, restricted to given hosts and origins.
 
     Args:
       hosts: Names of the server that requests may have; "*": any.
@@ -239,7 +239,7 @@ class Service:
     return job
 
   async def _results(self, job: Job, nbest: int) -> Results:
-    """Yields the result of each sentence when it is translated.
+    """Yields each sentence's result as soon as it is translated.
 
     It has its "index", and an "error" if it cannot be translated.
 
@@ -261,7 +261,7 @@ class Service:
       self.worker.cancel(job)
 
   async def _wait(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Returns the result of work, which is cancelled if the client disconnects.
+    """Awaits a coroutine, and cancels it if the client disconnects.
 
     Raises:
       HTTPException: The work takes too long.
@@ -296,7 +296,7 @@ class Service:
 async def _sentence_fields(
   index: int, future: Future[SentenceResult], nbest: int
 ) -> dict[str, Any]:
-  """Waits for a sentence; returns its fields in the response."""
+  """Waits for a sentence's translation; returns its response fields."""
   try:
     result = await _result(future)
   except InputError as error:

@@ -1,6 +1,6 @@
 """Word alignment of translations by cross-attention.
 
-Words are separated by blanks, in the raw source and in the translation. A forced
+Words are separated by whitespace, in the raw source and in the translation. A forced
 pass over source and translation gives the attention of one decoder layer, averaged
 over its heads (for a recurrent decoder, over its contexts). It is summed over the
 subwords of a source word, and averaged over those of a target word. Each target word
@@ -43,7 +43,7 @@ DEFAULT_LAYER = -2  # of a run without guided alignment
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-  """Word alignment of a translation, and the sources of its unknown words.
+  """Word alignment of a translation, with the sources of its unknown words.
 
   Attributes:
     links: Pairs (source word, target word), from 0.
@@ -58,7 +58,7 @@ class Aligner:
   """Function that aligns translations with the model of a run or an ensemble."""
 
   def __init__(self, session: Session, layer: int | None = None):
-    """Initializes the function.
+    """Selects the attention head that aligns words, for each run.
 
     Args:
       session: Opened run.
@@ -150,7 +150,7 @@ def replace_unknown(text: str, unknown: Sequence[str]) -> str:
 
 
 def _head(member: Member, layer: int | None) -> tuple[int, int]:
-  """Returns the decoder layer and head that align words; MEAN for all heads."""
+  """Returns the layer and the head whose attention aligns words, or MEAN."""
   guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()
@@ -175,7 +175,7 @@ def _attention_pass(
 ) -> ForcedPass:
   """Returns the forced pass that computes the cross-attention of a head."""
   model = member.plan.recipe.model
-  # Fused attention publishes no weights unless they are requested.
+  # Fused attention exposes no weights unless they are requested.
   shown = (*model.spec.published_maps, ("cross", layer))
   model = model.clone(
     spec=dataclasses.replace(model.spec, published_maps=shown)

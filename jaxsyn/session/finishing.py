@@ -30,7 +30,7 @@ NAMES = ("mbr", "alignments", "alignment_layer", "replace_unknowns")
 
 
 def define() -> None:
-  """Defines the flags for the steps after the search."""
+  """Defines the command-line flags for the steps after the search."""
   number_flag(
     "mbr",
     None,
@@ -48,7 +48,7 @@ def define() -> None:
 
 
 class Finish:
-  """Function that reranks, aligns and completes a block of translations."""
+  """Function that reranks and aligns translations; replaces unknown words."""
 
   def __init__(
     self,
@@ -60,7 +60,7 @@ class Finish:
     unknowns: bool = False,
     layer: int | None = None,
   ):
-    """Initializes the function.
+    """Selects the steps to apply to each block of translations.
 
     Args:
       session: Opened run.
@@ -120,7 +120,7 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
 
 
 def by_risk(samples: Sequence[Translation]) -> list[Translation]:
-  """Ranks the distinct samples by expected utility, best first.
+  """Ranks a sentence's distinct samples by expected utility, best first.
 
   This is minimum Bayes risk decoding (Kumar & Byrne 2004). Samples are both
   candidates and references (Eikema & Aziz 2020, section 6.2): the expected

@@ -1,4 +1,4 @@
-"""Forced decoding (`jaxsyn score --force`): log probabilities of given translations.
+"""Forced decoding of given translations (`jaxsyn score --force`).
 
 It serves to rerank n-best lists of any system, and to compare minimal pairs. The
 output has one line for each hypothesis, in order. LINE counts from 0, as in n-best
@@ -40,10 +40,10 @@ BLOCK = 2000  # hypotheses scored together
 
 @dataclasses.dataclass(frozen=True)
 class Hypothesis:
-  """A translation to score.
+  """A translation to score, with the index of its source sentence.
 
   Attributes:
-    line: Index of its source sentence, from 0.
+    line: Index of the source sentence, from 0.
     text: Text of the translation.
   """
 
@@ -128,7 +128,7 @@ def run(
 
 
 def read(path: str, *, nbest: bool) -> list[Hypothesis]:
-  """Returns the hypotheses of a file.
+  """Reads the translations to score from a text file or an n-best list.
 
   Args:
     path: Text file with one translation per line; plain or .gz.

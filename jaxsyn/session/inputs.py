@@ -27,7 +27,7 @@ def of_flags(
   faults: list[str],
   check: Callable[[Request], object] = lambda request: None,
 ) -> Iterator[Request | Faulty | None]:
-  """Yields the requests of the input of a command.
+  """Yields the translation requests in the input that the flags name.
 
   Args:
     values: Flags --input, --conllu, --json, --prefix and --errors.
@@ -107,7 +107,7 @@ def _json_requests(
 def _with_prefixes(
   sources: Iterable[Any], path: str | os.PathLike[str], input_path: str
 ) -> Iterator[Any]:
-  """Yields a request for each source, with the prefix on its line of a file.
+  """Yields a request for each source, with its prefix from a second file.
 
   An empty line means no prefix.
 

@@ -1,7 +1,7 @@
 """Matches the parameters of one model with those of another.
 
-Parameters match by name. Axes that count subwords or relations are labelled, and
-their entries match by label.
+Parameters match by name. Axes of subwords or relations are labeled, and their
+entries match by label.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def _candidates(name: str, source: Named) -> list[LabelledArray]:
 
 
 def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
-  """Returns whether two arrays have the same labelled axis, or equal labels."""
+  """Returns whether two arrays have the same labeled axis, or equal labels."""
   is_one_axis = len(first) < 2 and set(first) == set(second)
   return is_one_axis or dict(first) == dict(second)
 

@@ -1,4 +1,4 @@
-"""Loading of a run's parameters: choice and description of the checkpoint."""
+"""Loads the parameters of a run from its best, last or another checkpoint."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
 
 
 def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
-  """Reads a checkpoint, replaced by another one if it is corrupt."""
+  """Reads a checkpoint, or another one if it is corrupt."""
   abstract = shapes(run.plan.recipe, run.source_features)
   if exported.is_exported(run.workdir):
     return exported.read(run.workdir, abstract, checkpoint)
@@ -104,7 +104,7 @@ def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
 
 
 def _title(parameters: Parameters, requested: str) -> str:
-  """Describes the checkpoints from which parameters come."""
+  """Describes the checkpoints from which the parameters come."""
   *earlier, step = parameters.steps
   if earlier:
     steps = f"{', '.join(map(str, earlier))} and {step}"

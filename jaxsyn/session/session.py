@@ -1,4 +1,4 @@
-"""Opened runs that translate: for commands, notebooks and other programs.
+"""Sessions: opened runs that translate, for commands and notebooks.
 
 session = Session("runs/pascal", beam=5)
 ((best, *rest),) = session(["Two young men are playing football."])
@@ -149,7 +149,7 @@ class Session:
     return self.search(examples, output_requests)
 
   def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Converts each request with `output_request`.
+    """Converts each request to the requirements on its output.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
@@ -289,7 +289,7 @@ class Session:
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the sizes for which `compile` compiles programs."""
+    """Returns the pool sizes for which `compile` compiles programs."""
     return self._translate.sizes(examples)
 
   @property

@@ -78,7 +78,7 @@ class Teacher:
     self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """Returns a batch transform that applies another one and then this one."""
+    """Returns a batch transform: first `transform`, then the teacher."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)
@@ -164,7 +164,7 @@ def _open(
   config: Config,
   manifest: Mapping[str, Any],
 ) -> tuple[Run, ModelSpec]:
-  """Opens a teacher whose model publishes the maps that the loss reads."""
+  """Opens a teacher; its model spec exposes the maps that the loss reads."""
   if not loss.teacher:
     raise (path / "teacher").error(
       "='' names no run: give the run directory of a system that reads trees, "
@@ -186,7 +186,7 @@ def _differences(
   run: Run,
   features: Collection[str],
 ) -> Iterator[str]:
-  """Yields reasons why a teacher would read a batch differently.
+  """Yields reasons why a teacher would read a batch differently than the run.
 
   Args:
     loss: Loss that learns from the teacher.

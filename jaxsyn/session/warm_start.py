@@ -1,8 +1,8 @@
-"""Warm start: a new run begins with the parameters of another, config.train.start.
+"""Warm start: a run begins with another's parameters (config.train.start).
 
-Parameters match by name. Entries of axes that count subwords or relations match by
-label, so that vocabularies may differ and may be separate or joint. Parameters that
-the other run lacks keep their random initial values. The other run may have been
+Parameters match by name. Entries of axes of subwords or relations match by label,
+so that vocabularies may differ and may be separate or joint. Parameters that the
+other run lacks keep their random initial values. The other run may have been
 trained on other devices.
 """
 
@@ -36,7 +36,7 @@ _SHOWN = 4  # names in a message
 
 @dataclasses.dataclass(frozen=True)
 class WarmStart:
-  """Initial parameters of a run.
+  """Initial parameters of a run, taken from another run.
 
   Attributes:
     matched: Parameters from another run, by name.
@@ -49,7 +49,7 @@ class WarmStart:
   messages: tuple[str, ...]
 
   def __call__(self, state: TrainState) -> TrainState:
-    """Returns the state with these initial parameters, on the same devices."""
+    """Returns the train state with these parameters, on the same devices."""
 
     def start(path: Any, initial: jax.Array) -> jax.Array:
       name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -68,14 +68,14 @@ class WarmStart:
     return dataclasses.replace(state, params=params, ema=ema)
 
   def write(self, folder: PathLike) -> None:
-    """Writes the origin of the parameters to a run directory."""
+    """Writes the origin of the initial parameters to a run directory."""
     workdir.write_record(files.path_of(folder) / FILE, self.origin)
 
 
 def read(
   start: Start, plan: Plan, directory: str, folder: PathLike
 ) -> WarmStart | None:
-  """Reads the initial parameters of a run.
+  """Reads the initial parameters of a run from another run.
 
   Args:
     start: Options config.train.start.

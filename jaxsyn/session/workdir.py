@@ -59,7 +59,7 @@ class Run:
 
   @property
   def source_features(self) -> tuple[str, ...]:
-    """Source features that the model reads; raises InputError if one is missing."""
+    """Source features that the model reads (InputError if one is missing)."""
     required = self.plan.translation_features
     names = schema.features_for(self.manifest, required)
     return tuple(name for name in names if name.startswith("source"))
@@ -163,7 +163,7 @@ def is_started(workdir: pathlib.Path) -> bool:
 
 
 def read_record(path: pathlib.Path, remedy: str) -> dict[str, Any]:
-  """Reads a JSON file written by `write_record`.
+  """Reads a JSON file and verifies the checksum added by `write_record`.
 
   Raises:
     InputError: It is missing or corrupt; the message ends with the remedy.

@@ -1,1 +1,1 @@
-"""Package for atomic files, checksums, locks, caches and object stores."""
+"""Storage: atomic files, checksums, locks, caches and object stores."""

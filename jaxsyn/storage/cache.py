@@ -34,7 +34,7 @@ def user_folder() -> pathlib.Path:
 
 
 def private_folder() -> pathlib.Path:
-  """Returns `user_folder`, or a temporary directory if it cannot be used."""
+  """Returns `user_folder()`, or a temporary directory if that fails."""
   try:
     return user_folder()
   except OSError:

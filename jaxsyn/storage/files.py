@@ -241,7 +241,7 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 @contextlib.contextmanager
 def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
-  """Yields a local directory whose files are stored in `folder` at the end.
+  """Yields a local directory to fill; its files are then stored in `folder`.
 
   This is for libraries that only write to local directories. For a directory on
   an object store, a temporary directory is yielded, and its files are uploaded

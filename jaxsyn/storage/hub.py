@@ -25,7 +25,7 @@ def is_named(folder: PathLike) -> bool:
 
 
 def refuse(folder: PathLike, flag: str) -> None:
-  """Raises InputError, with the name of the flag, for output paths on a hub."""
+  """Raises InputError for an output path on a hub, naming the path's flag."""
   if is_named(folder):
     raise InputError(
       f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "

@@ -158,7 +158,7 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Uploads files of a local directory to `target`, the file `last` at the end.
+  """Uploads files of a local directory to a store; the file `last` comes last.
 
   The names are relative to both directories.
   """
@@ -174,7 +174,7 @@ def upload(
 
 
 def download(folder: PathLike, target: PathLike, names: Iterable[str]) -> None:
-  """Copies files from a directory on a store to the local directory `target`.
+  """Downloads files of a directory on a store to a local directory.
 
   Raises:
     FileNotFoundError: A file is missing.

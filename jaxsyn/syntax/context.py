@@ -30,7 +30,7 @@ from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
-  """Returns the mean over positions that are not padding, in float32."""
+  """Returns the mean of each sentence without padding, computed in float32."""
   # At least 1, because 0 / 0 in a row of padding makes the gradient NaN.
   count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
@@ -122,7 +122,7 @@ class _Context(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Context(OnHeads):
-  """Queries and keys that learned gates mix with a transformed context C.
+  """Learned gates that mix queries and keys with a context of the sentence.
 
   Q̂ = (1 - λ) Q + λ C U,  λ = sigmoid(Q V + (C U) V')
 

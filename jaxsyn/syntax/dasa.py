@@ -1,4 +1,4 @@
-"""DASA: scores modulated by a normalized bias from dependency distances.
+"""DASA: attention scores scaled by normalized dependency distances.
 
 Chi et al. 2026, PLoS ONE 21(2), e0342772. Only the abstract was available: a
 bias from the normalized matrix of dependency distances modulates the attention
@@ -25,7 +25,7 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def nearness_BSS(features: SentenceFeatures, normalise: str) -> Array:
-  """Returns the nearness of two subwords in the tree: 1 in a word, 0 without a path.
+  """Returns the nearness of two subwords in the tree, from 0 (no path) to 1.
 
   Args:
     features: Features with `word_BS` and `tree_distance_BWW`.
@@ -62,7 +62,7 @@ class _Dasa(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dasa(OnAllHeads):
-  """Scaled scores, score · (1 + α b): b falls from 1 to 0 with the tree distance.
+  """Scores scaled by nearness in the tree: score · (1 + α b), b from 0 to 1.
 
   As in Deps-SAN, the product makes a negative score of a near pair more
   negative; unlike there, far pairs keep their scores. Pairs without a path and

@@ -44,7 +44,10 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether the row that reads a subword, not the row before, parses it."""
+    """Whether a subword is parsed by the row that reads it as input.
+
+    Otherwise the row before, which predicts the subword, parses it.
+    """
     return self.site.stack == "decoder" and self.spec.rows == "input"
 
   def target_rows(self, target_BQ: Array) -> Array:
@@ -67,11 +70,11 @@ class _Dbsa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dbsa(Supervised):
-  """Parsing head with score = (q U)·k / √K + u·k; u is from the authors' code.
+  """Parsing head of DBSA, with bilinear scores (q U)·k / √K + u·k.
 
-  A subword should find the next one of its word, the last one the first of the
-  parent word, and a root's last one itself. In a decoder, a parent on the right
-  is not visible.
+  The term u·k is from the authors' code. A subword should attend to the next
+  one of its word, the last one to the first of the parent word, and a root's
+  last one to itself. In a decoder, a parent on the right is not visible.
   """
 
   bias: bool = option(

@@ -1,4 +1,4 @@
-"""Relative positions on a dependency tree.
+"""Relative positions in the dependency tree.
 
 Omote, Tamura & Ninomiya 2019, "Dependency-Based Relative Positional Encoding
 for Transformer" (RANLP 2019), section 4.
@@ -20,7 +20,7 @@ from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
 def depth_BQM(features: SentenceFeatures) -> Array:
-  """Returns the difference of depths in the tree, depth(m) - depth(q) (Eq. 16).
+  """Returns the difference of tree depths, depth(m) - depth(q) (Eq. 16).
 
   It is undefined where a subword has no word.
 
@@ -32,7 +32,7 @@ def depth_BQM(features: SentenceFeatures) -> Array:
 
 
 def distance_BQM(features: SentenceFeatures) -> Array:
-  """Returns the number of edges between two words, negative if m comes before q.
+  """Returns tree distances, negative if key m comes before query q.
 
   The distance is ±255 in different trees, and at most ±254 otherwise.
 
@@ -60,7 +60,7 @@ class _DependencyRelative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class DependencyRelative(Labelled):
-  """Relative positions with a distance in the tree as label.
+  """Relative positions whose labels are depth differences or tree distances.
 
   Subwords of a word share its position in the tree. Pairs with EOS share the
   last label. The paper uses words and leaves both open.

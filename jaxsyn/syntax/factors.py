@@ -1,4 +1,4 @@
-"""Factors: embeddings of a word's annotations, joined with its subwords.
+"""Factors: embeddings of word annotations, joined with subword embeddings.
 
 Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation" (arXiv:1606.02892), section 3: x_j = [E_1 x_j1; ...; E_k x_jk], the
@@ -43,7 +43,7 @@ POSITIONS = 100  # number of labels of "position"; later words share the last
 
 @dataclasses.dataclass(frozen=True)
 class Factor(Choice):
-  """A labeling of subwords, with ids from 1; 0 where there is no word."""
+  """Base class of factors, which give each subword a label (0: no word)."""
 
   # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
   # the position in a word 5 (Sennrich & Haddow, Table 1, recalled).
@@ -73,7 +73,7 @@ class RelationFactor(Factor):
 
 
 class PositionFactor(Factor):
-  """The position of the word in the sentence."""
+  """The position of the subword's word in the sentence."""
 
   def count(self, site: AttentionSite) -> int:
     return POSITIONS
@@ -83,9 +83,9 @@ class PositionFactor(Factor):
 
 
 class SubwordFactor(Factor):
-  """The position in the word: 1 complete word, 2 begin, 3 middle, 4 end.
+  """The subword's position in its word: 1 complete, 2 begin, 3 middle, 4 end.
 
-  Section 3 of the paper: O, B, I and E.
+  The paper, section 3, calls them O, B, I and E.
   """
 
   share = 5 / 500
@@ -162,7 +162,7 @@ class _Factors(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class Factors(ModifierSpec):
-  """Embeddings of annotations of a word, joined with those of its subwords.
+  """Embeddings of word annotations, joined with the subword embeddings.
 
   All subwords of a word have the word's labels. EOS and padding have label 0 in
   every factor; a sentence without a tree keeps its token embeddings. Positions

@@ -19,9 +19,10 @@ from jaxsyn.arrays.shapes import agree
 
 
 def gather_words(value_BW: Array, index_BS: Array) -> Array:
-  """Returns value[b, index[b,s]] of integers or booleans; 0 for the index -1.
+  """Looks up integer or boolean word values by word index; 0 for index -1.
 
-  Compares instead of gathering, because gathers are slow on accelerators.
+  The result is value[b, index[b,s]]. Indices are compared, because gathers are
+  slow on accelerators.
   """
   value_BW, index_BS = jnp.asarray(value_BW), jnp.asarray(index_BS)
   is_index_BSW = index_BS[:, :, None] == jnp.arange(value_BW.shape[1])
@@ -100,7 +101,7 @@ class SentenceFeatures:
 
   @property
   def in_word_BWS(self) -> Array:
-    """Whether a subword belongs to a word."""
+    """Whether subword s belongs to word w."""
     word_B1S = jnp.where(self.real_BS, self.word_BS, -1)[:, None]
     words = self._required("head_BW").shape[1]
     return word_B1S == jnp.arange(words)[:, None]
@@ -134,7 +135,10 @@ class SentenceFeatures:
 
   @property
   def parent_word_BS(self) -> Array:
-    """Parent of a subword's word, as in `parent_BW`; -1 without a word or a tree."""
+    """Parent of each subword's word; -1 without a word or a tree.
+
+    Parents without subwords are skipped, as in `parent_BW`.
+    """
     parent_BS = self._expand_words(self.parent_BW, -1)
     return self.where_parsed(parent_BS, -1)
 
@@ -165,7 +169,7 @@ class SentenceFeatures:
     return self.expand_pairs(self._required("tree_distance_BWW"), 255)
 
   def annotation_BS(self, name: str) -> Array:
-    """Returns the label of each subword's word; 0 without a word.
+    """Returns an annotation of each subword's word; 0 without a word.
 
     Args:
       name: Annotation (`jaxsyn.data.annotations`).
@@ -202,7 +206,7 @@ class SentenceFeatures:
     return jnp.where(parsed, new, old)
 
   def with_positions(self) -> SentenceFeatures:
-    """Adds the positions for a parallel pass and checks all shapes."""
+    """Adds query and key positions for all subwords, and checks all shapes."""
     position_S = jnp.arange(self.real_BS.shape[1])
     return dataclasses.replace(
       self, position_Q=position_S, position_M=position_S
@@ -216,7 +220,7 @@ class SentenceFeatures:
     return self
 
   def _required(self, name: str) -> Array:
-    """Returns an array of the batch that a modifier requires.
+    """Returns a feature; raises an error if the batch does not contain it.
 
     Raises:
       ValueError: The batch does not contain it.

@@ -26,7 +26,7 @@ def gaussian_exponent(distance: Array, sigma: Array | float) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(OnHeads):
-  """Options of Gaussian weights of attention scores, by some distance d.
+  """Options of Gaussian weights of scores, which depend on a distance d.
 
   weight = c · exp(-d² / 2σ²)
   """
@@ -60,12 +60,12 @@ class GaussianModifier(HeadsModifier):
   """Base class of modules that apply Gaussian weights to scores."""
 
   def sigma_1111(self) -> Array:
-    """Returns σ in float32."""
+    """Returns the standard deviation σ in float32."""
     spec: Gaussian = self.spec
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """Returns the exponents -d² / 2σ², exponent_BHQM in float32; H may be 1."""
+    """Returns the Gaussian exponents -d² / 2σ² (BHQM, float32); H may be 1."""
     return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
   def apply_weights(
@@ -78,7 +78,7 @@ class GaussianModifier(HeadsModifier):
     unchanged_BHQM: Array | None = None,
     hidden_BHQM: Array | None = None,
   ) -> Array:
-    """Returns the scores with weights c · exp(exponent) on the selected heads.
+    """Applies weights c · exp(exponent) to the scores of selected heads.
 
     Args:
       score_BHQM: Scores.

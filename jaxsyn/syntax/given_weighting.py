@@ -1,4 +1,4 @@
-"""A syntax weighting matrix from the batch, to try an idea without a modifier.
+"""A weighting matrix that the caller adds to the batch, for quick experiments.
 
 Add the matrix to the batch as `weighting_BSS` (the same for all heads) or
 `weighting_BHSS`; the scores of the selected heads are multiplied by it.
@@ -38,7 +38,7 @@ class _GivenWeighting(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeighting(OnHeads):
-  """Weighting matrix from the batch, multiplied with scores of chosen heads.
+  """Multiplication of selected heads' scores by a matrix from the batch.
 
   Rows are queries and columns keys: subwords of the source with EOS and padding,
   which is masked afterwards. Without a matrix, scores stay the same.

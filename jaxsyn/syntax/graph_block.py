@@ -34,7 +34,7 @@ from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
 
 class _Direction(nn.Module):
-  """Parameters of one edge direction: V, b, v̂ and b̂."""
+  """Weights (V, b) and gate (v̂, b̂) of messages in one edge direction."""
 
   labels: int
   dtype: str
@@ -43,14 +43,14 @@ class _Direction(nn.Module):
   def __call__(
     self, h_BPD: Array, label_BPR: Array
   ) -> tuple[Array, Array, Array, Array]:
-    """Returns V h, h · v̂, b and b̂ in float32.
+    """Returns values V h, gate logits h · v̂, and biases b and b̂.
 
     Args:
       h_BPD: Sending nodes.
       label_BPR: Relations of their edges, one-hot.
 
     Returns:
-      value_BPD, logit_BP, bias_BPD and bias_logit_BP.
+      value_BPD, logit_BP, bias_BPD and bias_logit_BP, all float32.
     """
     D, zeros = h_BPD.shape[-1], nn.initializers.zeros_init()
     value_BPD = nn.Dense(
@@ -87,7 +87,7 @@ class _Convolution(nn.Module):
     parent_BWX: Array,
     label_BWR: Array,
   ) -> tuple[Array, Array]:
-    """Computes the sum of messages to each word.
+    """Computes the messages to each word, and the gates between words.
 
     Args:
       word_BWD: Words.
@@ -164,7 +164,7 @@ class _GraphBlock(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GraphBlock(ModifierSpec):
-  """Graph convolutions over parent, children and the word itself, L layers.
+  """Gated graph convolutions over parent, children and the word itself.
 
   Every layer has a residual connection. All subwords of a word get the same
   message; EOS and sentences without a tree get none. A word without subwords is

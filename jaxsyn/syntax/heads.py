@@ -20,7 +20,7 @@ HeadChoice = tuple[int, ...] | None  # None: all
 
 @dataclasses.dataclass(frozen=True)
 class OnHeads(ModifierSpec):
-  """A modifier of selected attention heads in selected layers."""
+  """Base class of modifiers of selected attention heads in selected layers."""
 
   layers: HeadChoice = option(
     (0,),
@@ -69,7 +69,7 @@ class OnHeads(ModifierSpec):
 
 @dataclasses.dataclass(frozen=True)
 class OnAllHeads(OnHeads):
-  """A modifier of all heads in all layers, unless some are selected."""
+  """Base class of modifiers that apply to all heads and layers by default."""
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)

@@ -1,4 +1,4 @@
-"""S&H: embeddings of dependency relations inside the token embeddings.
+"""S&H: dependency relations in the last dimensions of token embeddings.
 
 Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation", as adapted to the Transformer by Bugliarello & Okazaki 2020
@@ -39,13 +39,13 @@ class _LabelEmbedding(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class LabelEmbedding(LastDimensions):
-  """Embedding whose last dimensions are those of the dependency label.
+  """Token embeddings whose last dimensions embed the dependency relation.
 
   All subwords of a word have the word's label. EOS, padding and labels that
   are not in the training data share one label; a sentence without a tree keeps
-  its token embeddings. Positions and dropout are applied afterwards. The
-  replaced dimensions of the token table get no gradient from the encoder; if
-  the tables are tied, the decoder still uses them.
+  its token embeddings. Positions and dropout are applied afterwards. In
+  sentences with a tree, the replaced dimensions of the token table get no
+  gradient from the encoder; if the tables are tied, the decoder still uses them.
   """
 
   size: CountOrOff = option(

@@ -30,7 +30,7 @@ class LabelTable(nn.Embed):
   """Embedding table for labels; unknown labels are treated as label 0."""
 
   def __call__(self, label_BS: Array) -> Array:
-    """Returns the vectors in float32.
+    """Returns the label vectors in float32.
 
     The caller casts them, because casting before the lookup would add up the
     gradients of a label in bfloat16.

@@ -1,4 +1,4 @@
-"""A learned bias of each head for the signed distance in the sentence.
+"""T5's learned score bias for the signed distance of two positions.
 
 Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
 Text-to-Text Transformer" (arXiv:1910.10683), section 2.1. The paper describes
@@ -86,11 +86,12 @@ class _LinearBias(PairBiasModifier):
 
 @dataclasses.dataclass(frozen=True)
 class LinearBias(PairBias):
-  """Bias of ranges of distances, score + b_h[range of (m - q)], in subwords.
+  """Learned score bias for each range of distances m - q in the sentence.
 
-  In an encoder, half of the ranges are for keys up to the query's position and
-  half for later keys; in a decoder, all are for earlier keys. It reads no tree:
-  the control of `tree_bias`. T5 has no other positions
+  The result is score + b_h[range of (m - q)], with positions in subwords. In an
+  encoder, half of the ranges are for keys up to the query's position and half
+  for later keys; in a decoder, all are for earlier keys. It reads no tree, and
+  is the control of `tree_bias`. T5 has no other positions
   (config.model.transformer.positions=False).
   """
 

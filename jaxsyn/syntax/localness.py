@@ -68,7 +68,7 @@ class _Localness(HeadsModifier):
   def _window_BHQ(
     self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
   ) -> Array:
-    """Returns window sizes as fractions of the sentence; Q may be 1."""
+    """Returns windows as fractions of the sentence length; Q may be 1."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
       count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
@@ -107,11 +107,11 @@ class _Localness(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Localness(OnAllHeads):
-  """Gaussian bias, score - (m - P)² / 2σ² with σ = D / 2, in subwords.
+  """Gaussian score bias around a predicted center P: -(m - P)² / 2σ².
 
-  P = I · sigmoid(u_p · tanh(W_p q)) is the center that a query predicts; I is
-  the length of the sentence with EOS, and q the query before it is divided by
-  √K. It reads no tree.
+  P = I · sigmoid(u_p · tanh(W_p q)) is the center that a query predicts, D the
+  window and σ = D / 2, all in subwords; I is the length of the sentence with
+  EOS, and q the query before it is divided by √K. It reads no tree.
 
   Choices that the paper leaves open: positions count from 0; every head has its
   own W and u without biases, applied to its queries and keys after other

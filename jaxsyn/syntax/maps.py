@@ -1,4 +1,4 @@
-"""Maps: arrays that attention and modifiers publish for losses and figures.
+"""Maps: intermediate arrays that modules expose to losses and figures.
 
 A module publishes an array, such as its attention weights, where it computes
 it; the caller of the model finds it by its address:
@@ -27,7 +27,7 @@ COLLECTION = "maps"
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-  """Location of a published array.
+  """Location of a map in the model: stack, layer, modifier and array name.
 
   Attributes:
     stack: "encoder", "decoder" (their self-attention) or "cross".
@@ -45,14 +45,14 @@ class Address:
 
 @struct.dataclass
 class Published:
-  """Published array with its address, which is static under `jit`."""
+  """Map: an array with its address, which is static under `jit`."""
 
   address: Address = struct.field(pytree_node=False)
   value: Array
 
 
 def publish(module: nn.Module, kind: str, value: Array) -> None:
-  """Publishes an intermediate array of a module.
+  """Exposes an intermediate array of a module to losses and figures.
 
   The compiler drops arrays that are not read, and `init` does not store any.
   If an array is published twice, the last value counts.
@@ -79,7 +79,7 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
 
 @struct.dataclass
 class Maps:
-  """Arrays published by one call of a model, in order of publication.
+  """Maps from one call of a model, in order of computation.
 
   Layers come in ascending order, and modifiers in the order of the table.
 
@@ -93,7 +93,7 @@ class Maps:
 
   @classmethod
   def of(cls, state: Mapping[str, Any]) -> Maps:
-    """Extracts the published maps from the state that `apply` returns."""
+    """Extracts the maps from the state that Flax's `apply` returns."""
     # Not by jax.tree.leaves, which sorts layer 10 before layer 2.
     published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
     return cls(tuple(published.values()))

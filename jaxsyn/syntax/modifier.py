@@ -38,7 +38,7 @@ class StackShape:
 
 @dataclasses.dataclass(frozen=True)
 class AttentionSite:
-  """Location and sizes of one attention or modifier, for its parameters.
+  """Location and sizes of an attention module or modifier in the model.
 
   Attributes:
     stack: "encoder", "decoder" or "cross".
@@ -70,7 +70,7 @@ class AttentionSite:
 
 
 class Modifier(nn.Module):
-  """Linen module of a modifier at one site; its stages default to the identity.
+  """Base class of modifier modules; all stages default to the identity.
 
   A stage must ignore padding, treat sentences independently, and be causal in
   the decoder; `tests/test_every_modifier.py` tests this for the whole table.
@@ -112,7 +112,7 @@ class Modifier(nn.Module):
   def mix(
     self, mixed_BQHK: Array, weight_BHQM: Array, features: SentenceFeatures
   ) -> Array:
-    """Changes the mixed values of each head, before the output projection."""
+    """Changes the attention-weighted values, before the output projection."""
     return mixed_BQHK
 
   def adapt_output(self, out_BQD: Array, features: SentenceFeatures) -> Array:
@@ -126,7 +126,7 @@ class Modifier(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class ModifierSpec(Choice):
-  """Options of a modifier.
+  """Base class of the options of attention modifiers.
 
   A subclass has options as fields, its module in `modifier`, and the features
   that it reads in `required_features`. All else has a default.
@@ -165,7 +165,7 @@ class ModifierSpec(Choice):
 
   @property
   def is_shared(self) -> bool:
-    """Whether all layers share features; see `Modifier.make_shared_features`."""
+    """Whether the modifier computes values that all layers share."""
     method = self.modifier.make_shared_features
     return method is not Modifier.make_shared_features
 
@@ -174,7 +174,7 @@ class ModifierSpec(Choice):
     return field in cls.stacks
 
   def in_layer(self, layer: int) -> bool:
-    """Returns whether the modifier works in a layer, counted from 0."""
+    """Returns whether the modifier acts in the layer with this index."""
     return True
 
   def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
@@ -198,7 +198,7 @@ class ModifierSpec(Choice):
     return self.at_embeddings or bool(heads)
 
   def make(self, site: AttentionSite) -> Modifier:
-    """Creates the Linen module."""
+    """Creates the modifier's Linen module at a site."""
     return self.modifier(self, site)
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:

@@ -1,4 +1,4 @@
-"""Base classes of modifiers that learn a score bias per kind of pair.
+"""Base classes of modifiers with a learned score bias per kind of pair.
 
 Each head has its own biases, which all layers share, as published.
 """
@@ -17,7 +17,7 @@ from jaxsyn.syntax.maps import publish
 
 @dataclasses.dataclass(frozen=True)
 class PairBias(OnAllHeads):
-  """Options of a learned bias of scores, by attention head and kind of pair."""
+  """Options of learned score biases, one for each head and kind of pair."""
 
   @property
   def is_additive(self) -> bool:

@@ -71,7 +71,7 @@ class _ParentScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class ParentScaled(Gaussian):
-  """Gaussian around the middle of the parent, on the scores of chosen heads.
+  """Gaussian weights around the parent's middle, on selected heads' scores.
 
   Distances are in subwords, fractional; σ is in subwords. The density's constant
   is part of the method (section 3.2).

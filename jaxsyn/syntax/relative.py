@@ -1,4 +1,4 @@
-"""Relative positions: vectors by label of a pair, added to keys and values.
+"""Relative positions: a vector per pair label, added to keys and values.
 
 Shaw, Uszkoreit & Vaswani 2018, "Self-Attention with Relative Position
 Representations" (arXiv:1803.02155), section 3. The base classes serve all
@@ -69,9 +69,10 @@ def spread(value_BQHL: Array, label_BQM: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
-  """Sums the weights of all pairs with each label: Σ_m weight[b,h,q,m] · [label = l].
+  """Sums the weights of each query's pairs by label.
 
-  It is the transpose of `spread`.
+  The result is out[b,q,h,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l], the
+  transpose of `spread`.
 
   Args:
     weight_BHQM: Weights.
@@ -100,9 +101,9 @@ def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
   return jnp.swapaxes(sum_BHQL, 1, 2)
 
 
-# Each is linear and the other's transpose, and so its derivative. JAX's derivative
-# of a reduction with many sums takes 100 times as long on a CPU (6 labels, 48
-# subwords: 4 ms instead of 0.04).
+# Both functions are linear, and each is the transpose of the other, and so its
+# derivative. JAX's derivative of a reduction with many sums takes 100 times as
+# long on a CPU (6 labels, 48 subwords: 4 ms instead of 0.04).
 spread.defvjp(
   lambda value_BQHL, label_BQM: (
     spread(value_BQHL, label_BQM),
@@ -121,7 +122,7 @@ collect.defvjp(
 
 @dataclasses.dataclass(frozen=True)
 class Labelled(OnAllHeads):
-  """Options of learned vectors for labels of pairs, shared by a layer's heads."""
+  """Options of vectors learned per pair label, shared by a layer's heads."""
 
   keys: bool = option(True, "Whether label vectors a^K are added to the keys.")
   values: bool = option(
@@ -170,7 +171,7 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns the number of leading table rows whose labels occur."""
+    """Returns the number of labels that occur, the first rows of the table."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:
@@ -228,7 +229,7 @@ class _Relative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Relative(Labelled):
-  """Relative positions with the label clip(m - q), in subwords (Eq. 7).
+  """Relative positions in the sentence, with the label clip(m - q) (Eq. 7).
 
   In a decoder too, distances are those of positions in the sentence, so that
   decoding steps equal the parallel pass.

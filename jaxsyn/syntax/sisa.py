@@ -39,9 +39,10 @@ class _Sisa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Sisa(Supervised):
-  """Parsing head with score = [leaky(q); 1]ᵀ Θ leaky(k), Θ = [U; u] from zeros.
+  """Parsing head of SISA, with bi-affine scores [leaky(q); 1]ᵀ Θ leaky(k).
 
-  Every subword should find the first subword of its parent word.
+  Θ = [U; u] is initialized to 0, and "leaky" is the leaky ReLU. Every subword
+  should attend to the first subword of its parent word.
   """
 
   modifier: ClassVar[type[Modifier]] = _Sisa

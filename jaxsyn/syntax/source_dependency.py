@@ -31,7 +31,7 @@ LENGTH, KERNEL = 10, 3
 
 
 def membership(features: SentenceFeatures) -> Array:
-  """Returns a mask BSW of the subwords that belong to each word.
+  """Returns a mask (BSW) of the subwords that belong to each word.
 
   There is one more word than parents, "no word": that of EOS and padding.
   """
@@ -42,7 +42,7 @@ def membership(features: SentenceFeatures) -> Array:
 
 
 def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
-  """Returns the words in each word's unit: parent, siblings, then children.
+  """Returns each word's unit of tree neighbors: parent, siblings, children.
 
   Siblings and children are in sentence order. Roots have no parent and are not
   siblings of each other. A word without subwords is in no unit.
@@ -80,7 +80,7 @@ def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
 
 
 class Surroundings(nn.Module):
-  """Encoder of tree neighbors: a max-pooled convolution over each word's unit.
+  """Convolutional encoder of each word's tree neighbors, with max-pooling.
 
   V = tanh(max_u (b + Σ_o K_oᵀ x_{u+o})) over the members u of the unit; x is the
   mean of a word's subwords. A learned vector "/", initialized to 0, pads both
@@ -95,7 +95,7 @@ class Surroundings(nn.Module):
 
   @nn.compact
   def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the encoding v_BSP of each subword's tree neighbors."""
+    """Returns an encoding of each subword's tree neighbors (BSP)."""
     D = x_BSD.shape[-1]
     kernel_ODP = self.param(
       "kernel", nn.initializers.lecun_normal(), (KERNEL, D, self.size)
@@ -145,12 +145,12 @@ class _SourceDependency(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependency(LastDimensions):
-  """Embedding whose last dimensions encode the tree neighbors of the word.
+  """Token embeddings whose last dimensions encode a word's tree neighbors.
 
-  All subwords of a word have its V. V is computed from complete embeddings, with
-  the dimensions that it replaces, so that these are trained too. A sentence
-  without a tree keeps its embeddings. Positions and dropout are applied
-  afterwards.
+  All subwords of a word have its encoding V. It is computed from complete
+  embeddings, with the dimensions that it replaces, so that these are trained
+  too. A sentence without a tree keeps its embeddings. Positions and dropout are
+  applied afterwards.
   """
 
   size: CountOrOff = option(

@@ -6,7 +6,7 @@ needs no parser. It publishes two maps, indexed by the subwords of its side:
 
   log_parse_BQM   log of the mean weight of the modifier's heads; -inf where the
                   mask hides m, and in rows that belong to no subword
-  parent_BQ       subword that q should find; -1: none
+  parent_BQ       subword that q should attend to; -1: none
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def first_of_parent_BS(features: SentenceFeatures) -> Array:
 
 
 def chain_BS(features: SentenceFeatures) -> Array:
-  """Returns the next subword in the chain; -1 without a word or a tree.
+  """Returns each subword's target in DBSA; -1 without a word or a tree.
 
-  For the last subword of a word it is the first one of the parent word, and for
-  that of a root the subword itself.
+  The target is the next subword of the word; for the last one, the first
+  subword of the parent word, and for that of a root, the subword itself.
 
   Source: Deguchi, Tamura & Ninomiya 2019, as in their preprocessing code.
   """
@@ -61,7 +61,7 @@ def chain_BS(features: SentenceFeatures) -> Array:
 
 
 def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
-  """Returns a mask of the visible pairs (B1M in an encoder)."""
+  """Returns a mask of the keys that each query sees (B1M in an encoder)."""
   real_B1M = features.real_BS[:, None, :]
   if stack == "encoder" or features.full_context:
     return real_B1M
@@ -71,7 +71,7 @@ def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(OnHeads):
-  """Options of parsing heads: scores are replaced, and a loss trains weights."""
+  """Options of parsing heads, whose attention a loss trains to follow trees."""
 
   gold: Literal["off", "training", "always"] = option(
     "off",
@@ -98,7 +98,7 @@ class Supervised(OnHeads):
 
 
 class SupervisedModifier(HeadsModifier):
-  """Base class of modules with bilinear scores q̃ᵀ U k̃ + u·k̃."""
+  """Base class of parsing-head modules with bilinear scores q̃ᵀ U k̃ + u·k̃."""
 
   def setup(self) -> None:
     heads, width = len(self.heads), self.site.head_width
@@ -110,20 +110,20 @@ class SupervisedModifier(HeadsModifier):
       self.bias_HK = self.param("bias_HK", zeros, (heads, width))
 
   def initializer(self) -> nn.initializers.Initializer:
-    """Returns the initializer of U."""
+    """Returns the initializer of the bilinear matrix U."""
     raise NotImplementedError
 
   @property
   def has_bias(self) -> bool:
-    """Whether the scores have a bias u, initialized to 0."""
+    """Whether the scores have a term u·k̃, with u initialized to 0."""
     return True
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    """Returns the forms q̃ and k̃ of queries (not divided by √K) and keys."""
+    """Returns q̃ and k̃ for queries (not divided by √K) and keys."""
     raise NotImplementedError
 
   def targets(self, features: SentenceFeatures) -> Array:
-    """Returns the index of each subword's target; -1 without a target."""
+    """Returns the index each subword should attend to; -1 for none."""
     raise NotImplementedError
 
   def target_rows(self, target_BQ: Array) -> Array:
@@ -131,7 +131,7 @@ class SupervisedModifier(HeadsModifier):
     return target_BQ
 
   def by_subword(self, log_p_BQM: Array, features: SentenceFeatures) -> Array:
-    """Converts attention rows and columns to those of subwords."""
+    """Converts a map of attention rows and columns to one of subwords."""
     return log_p_BQM
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
@@ -170,7 +170,7 @@ class SupervisedModifier(HeadsModifier):
   def _gold_scores(
     self, score_BHQM: Array, features: SentenceFeatures
   ) -> Array:
-    """Returns scores with all weight on the target if it is visible."""
+    """Returns scores with all weight on the gold target if it is visible."""
     if features.head_BW is None:
       return score_BHQM
     target_BQ1 = self.target_rows(self.targets(features))[:, :, None]

@@ -57,7 +57,7 @@ def branch_BW(head_BW: Array) -> Array:
 
 
 def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
-  """Returns the branches taken on the path from each word to its root.
+  """Returns the child indices on the path from each word up to its root.
 
   They are -1 from the root on, and where there is no word.
 
@@ -150,7 +150,7 @@ class _TreePosition(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreePosition(ModifierSpec):
-  """Tree position that is added to embeddings: x + code.
+  """Encoding of a word's position in the tree, added to its embedding.
 
   All subwords of a word have its code. EOS, padding and sentences without a tree
   have code 0, and so has the root with kind="path". Positions in the sentence and

@@ -84,7 +84,7 @@ class _TreeRotary(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeRotary(OnAllHeads):
-  """Rotary positions of two kinds, for half of the channels of q and k each.
+  """Rotary positions of two kinds, each for half of the query-key channels.
 
   With two positions in the sentence it equals the paper; other positions replace
   those of every second pair of channels. In a decoder, past keys are rotated

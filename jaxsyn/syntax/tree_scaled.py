@@ -23,7 +23,7 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def edges_BSS(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the tree distances of subwords' words, and a mask of far pairs.
+  """Returns the tree distances between subwords, and a mask of far pairs.
 
   EOS is far from everything but itself. In the authors' code it has the largest
   distance of the batch, even to itself; here a sentence does not depend on its
@@ -89,7 +89,7 @@ class _TreeScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeScaled(Gaussian):
-  """Gaussian of the distance in the tree, on the scores of chosen heads.
+  """Gaussian weights of the tree distance, on selected heads' scores.
 
   The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a

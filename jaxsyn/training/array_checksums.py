@@ -45,7 +45,7 @@ class ArrayChecksums:
 
 
 def arrays_by_name(tree: Tree) -> dict[str, Any]:
-  """Returns the leaves of a tree by path, such as "encoder_0/norm/scale"."""
+  """Returns the arrays of a pytree by path, such as "encoder_0/norm/scale"."""
   leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
   return {
     jax.tree_util.keystr(path, simple=True, separator="/"): leaf

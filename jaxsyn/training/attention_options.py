@@ -1,4 +1,4 @@
-"""Options of losses that read a layer's attention heads."""
+"""Base class and option checks of losses that read attention heads."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ _MACHINE_WORDS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Metadata:
-  """Metadata of a checkpoint; `content` depends on the directory."""
+  """Metadata of a checkpoint, with checksums of its arrays and files."""
 
   content: dict[str, Any]
   arrays: dict[str, array_checksums.ArrayChecksums]
@@ -285,7 +285,7 @@ def _with_sharding(leaf: Any) -> Any:
 
 
 def _raise_on_all_hosts(reason: str) -> None:
-  """Raises CorruptFileError on all hosts if any host passes a reason."""
+  """Raises CorruptFileError on all hosts if any host reports a reason."""
   if first := hosts.first_reason_on_any_host(reason):
     raise CorruptFileError(first)
 

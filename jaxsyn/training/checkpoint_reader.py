@@ -125,7 +125,7 @@ class CheckpointReader:
     self.best = CheckpointFolder(self.workdir / "best", "params", Score)
 
   def steps(self) -> list[int]:
-    """Returns the steps of the train states, oldest first."""
+    """Returns the steps of all saved train states, oldest first."""
     return self.last.steps()
 
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:

@@ -238,7 +238,7 @@ def _remove_failed(folder: pathlib.Path) -> None:
 
 
 def _unshared(x: Any) -> Any:
-  """Returns an array whose buffer is not reused by later steps.
+  """Returns an array whose buffer later training steps do not overwrite.
 
   On a CPU, Orbax reads the buffer of an array itself while the next step, to which
   the state is donated, may overwrite it.
@@ -249,7 +249,10 @@ def _unshared(x: Any) -> Any:
 
 
 def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
-  """Returns False for tracebacks of Orbax's threads, which are raised as well."""
+  """Returns False for log records with tracebacks of Orbax's threads.
+
+  Their exceptions are raised as well.
+  """
   return not (record.exc_info and "orbax" in record.pathname)
 
 

@@ -46,7 +46,7 @@ TEACHER_IDS, TEACHER_PROBS = "target_taught_id_BTC", "target_taught_p_BTC"
 
 @dataclasses.dataclass(frozen=True)
 class TeacherLoss(Loss):
-  """Base class of the losses that learn from another run.
+  """Base class of the losses that imitate the outputs of another run.
 
   Attributes:
     sides: Sides of a batch that the teacher reads.
@@ -68,7 +68,7 @@ class TeacherLoss(Loss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    """Returns the teacher's model spec with the maps for the loss published.
+    """Returns the teacher's model spec, with the maps exposed for the loss.
 
     Args:
       at: Config path of this loss.

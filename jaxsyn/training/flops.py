@@ -50,7 +50,7 @@ CHIPS = {
 
 
 def chip(kind: str) -> Chip | None:
-  """Returns the rates of the chip that a `device_kind` names by its prefix.
+  """Returns the peak rates of a `device_kind`, found by its prefix.
 
   The result is None for an unknown kind, such as a CPU.
   """

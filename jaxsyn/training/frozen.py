@@ -1,4 +1,4 @@
-"""Frozen parameters: config.train.freeze.
+"""Parameters that training does not change (config.train.freeze).
 
 A pattern matches complete names, such as "encoder_0/attention/query/kernel". In it,
 * stands for any text with slashes, and ? for one character (`fnmatch`).
@@ -24,7 +24,7 @@ OPTION = "config.train.freeze"
 
 
 def retained(patterns: Sequence[str], frozen: Tree, updated: Tree) -> Tree:
-  """Combines the frozen parameters of one tree with all others of another.
+  """Combines frozen parameters from one tree with all others from another.
 
   Args:
     patterns: Patterns of frozen parameters.
@@ -61,11 +61,14 @@ def without_frozen(
 
 
 def check(patterns: Sequence[str], params: Tree) -> str:
-  """Describes the frozen parameters; "" if there are none.
+  """Checks the patterns of frozen parameters, and describes the matches.
 
   Args:
     patterns: Patterns of config.train.freeze.
     params: Parameters, or their shapes.
+
+  Returns:
+    Line for the log; "" without patterns.
 
   Raises:
     InputError: A pattern matches no parameter, or nothing is left to train.

@@ -1,7 +1,8 @@
-"""Losses that train attention heads to parse, and parses to agree.
+"""Losses for heads that learn to parse, and for the agreement of parses.
 
-They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for each
-subword, a distribution over the subwords of its side, and the subword to find.
+They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for
+each subword, a distribution over the subwords of its side, and the target: the
+subword that it should attend to.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns the parses (log_parse_BQM) in a stack, lowest layer first."""
+  """Returns the predicted parses of a stack's heads, lowest layer first."""
   return maps.find(stack=stack, kind="log_parse_BQM")
 
 
@@ -51,11 +52,11 @@ def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Heads(Loss):
-  """Cross-entropy of parsing heads, as a mean over subwords that see their parent.
+  """Mean cross-entropy of parsing heads, over subwords with a visible target.
 
-  It is -log of the weight at the parent.
-
-  Several parsing layers or modifiers have the same weight.
+  The cross-entropy is -log of the attention weight at the target, the subword
+  that the head should attend to. Several parsing layers or modifiers have the
+  same weight.
   """
 
   weight: Amount = option(
@@ -75,7 +76,7 @@ class _Heads(Loss):
       parent_BQ = maps.at(address)
       is_parent_BQM = jnp.arange(log_p_BQM.shape[2]) == parent_BQ[:, :, None]
       log_p_BQ = jnp.sum(jnp.where(is_parent_BQM, log_p_BQM, 0.0), axis=2)
-      # A parent that the head cannot see does not count.
+      # A target that the head cannot see does not count.
       scored_BQ = (parent_BQ >= 0) & jnp.isfinite(log_p_BQ)
       sum_B -= jnp.sum(jnp.where(scored_BQ, log_p_BQ, 0.0), axis=1)
       count_B += jnp.sum(scored_BQ.astype(jnp.float32), axis=1)
@@ -133,10 +134,11 @@ class TargetHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class Synchronisation(LayerLoss):
-  """Loss of the source parse, mapped by the cross-attention, against the target's.
+  """Squared error between the target parse and the mapped source parse.
 
-  With the parses E and D of encoder and decoder and the cross-attention C (mean
-  of its heads), D_map = C E Cᵀ, its rows over the visible entries normalized to D′:
+  The cross-attention C (mean of its heads) maps the parse E of the encoder to
+  the target, D_map = C E Cᵀ. With its rows normalized over the visible entries
+  to D′, and the parse D of the decoder, the loss is
 
     Σ over t, q of (D′ - D)²,
 
@@ -206,7 +208,10 @@ class Synchronisation(LayerLoss):
     return sum_B, jnp.sum(real_BT, axis=1)
 
   def normalize(self, mapped_BTT: Array, visible_BTT: Array) -> Array:
-    """Normalizes rows to sum to 1 over the visible entries; others become 0."""
+    """Normalizes the rows of the mapped parse over their visible entries.
+
+    These sum to 1; all others become 0.
+    """
     tiny = 1e-9
     if self.normalise == "renorm":
       mapped_BTT = jnp.where(visible_BTT, mapped_BTT, 0.0)

@@ -52,7 +52,7 @@ flags.disclaim_key_flags()  # the command that defines the flags shows them
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-  """Defines the flags for processes that are not started by a cluster."""
+  """Defines flags to connect processes that no cluster manager starts."""
   flags.DEFINE_string(
     "coordinator",
     None,
@@ -114,7 +114,7 @@ def join(values: flags.FlagValues) -> None:
 
 
 def check_joined() -> None:
-  """Raises InputError if this is one of several tasks that have not joined.
+  """Raises InputError if this process has not joined the others of its job.
 
   Raises:
     InputError: Each task would train its own model into the same directory.
@@ -131,7 +131,7 @@ def check_joined() -> None:
 
 
 def all_gather_json(content: Any) -> list[Any]:
-  """Returns the JSON values that all processes pass, by process index."""
+  """Exchanges a JSON value between processes; returns all, by index."""
   if jax.process_count() == 1:
     return [content]
   data = np.frombuffer(json.dumps(content).encode(), np.uint8)
@@ -320,7 +320,7 @@ def _exit(error: BaseException, heartbeat: int) -> None:
 
 
 def _exit_unjoined(values: flags.FlagValues) -> None:
-  """Exits with a message before JAX would print a C++ stack trace."""
+  """Ends a process whose peers have not joined in time, with a message."""
   print_error(
     f"error: not all processes have joined within {values.join_timeout} s. Start "
     "--processes of them, each with its own --process and with the same "
@@ -330,7 +330,10 @@ def _exit_unjoined(values: flags.FlagValues) -> None:
 
 
 def _first_outcome(client: Any, key: str, outcome: str) -> str:
-  """Returns the first outcome that any process has published, if any."""
+  """Shares the outcome of this process, and returns the first one shared.
+
+  "" stands for no outcome so far, of this process or of any.
+  """
   if outcome:
     with contextlib.suppress(jax.errors.JaxRuntimeError):  # exists already
       client.key_value_set(key, outcome)

@@ -93,7 +93,7 @@ class Log:
   note: Callable[[], str] = staticmethod(lambda: "")
 
   def __init__(self, workdir: pathlib.Path, config: TrainingConfig, start: int):
-    """Opens the log.
+    """Opens the log file, the writers and the progress display.
 
     Args:
       workdir: Run directory.
@@ -196,7 +196,7 @@ class Log:
       writer.text("samples", step, text)
 
   def figures(self, step: int, figures: Figures) -> None:
-    """Writes figures as images."""
+    """Writes matplotlib figures as images."""
     if self._is_silent:
       return
     for name, figure in figures:
@@ -211,7 +211,7 @@ class Log:
       print(f"{text}\n", end="", flush=True)
 
   def publish(self) -> None:
-    """Makes all records readable for other processes."""
+    """Flushes all records, so that other processes can read them."""
     if self._is_silent:
       return
     for writer in self._writers:

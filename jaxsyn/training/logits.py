@@ -42,7 +42,7 @@ class Logits:
   max_size: int
 
   def all_BTV(self) -> Array:
-    """Returns all logits."""
+    """Computes the logits of all target positions at once."""
     return self._compute(self.state_BTD)
 
   def _compute(self, state_BTD: Array) -> Array:
@@ -56,7 +56,7 @@ class Logits:
     batch: Batch,
     positions: Iterable[str] = (),
   ) -> Sums:
-    """Returns `function(logits_BTV, batch)` for all target positions.
+    """Returns the sums that `function` computes over all target positions.
 
     If there are too many logits, the function gets equally many positions of each
     sentence at a time. Their logits are computed again in the backward pass, which

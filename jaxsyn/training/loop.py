@@ -66,13 +66,13 @@ class ValidationScores(NamedTuple):
 
 
 class Validation(Protocol):
-  """Function that scores parameters on the validation split.
+  """Interface of functions that score parameters on the validation split.
 
   The parameters of `compile` are shapes with shardings.
   """
 
   def compile(self, params: Params) -> None:
-    """Compiles the programs of a call; runs in a thread of the loop."""
+    """Compiles the validation programs; runs in a background thread."""
 
   def __call__(self, params: Params) -> ValidationScores: ...
 
@@ -106,7 +106,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingEnd:
-  """Result of `train`.
+  """Result of `train`: last step, reason and progress.
 
   Attributes:
     step: Number of steps of the run.
@@ -154,7 +154,7 @@ def train(training: Training) -> TrainingEnd:
 
 
 class _Loop:
-  """State of a training process from start to stop."""
+  """The training loop of one process, with its state."""
 
   def __init__(
     self,

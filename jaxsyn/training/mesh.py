@@ -96,7 +96,7 @@ _TENSOR_AXES = {
 
 
 def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
-  """Returns how an array of the train state is sharded across the devices.
+  """Returns the partition of a train-state array over the mesh axes.
 
   "tensor" cuts attention heads, feed-forward units and the vocabulary, as in
   Megatron-LM (Shoeybi et al. 2019, section 3): attention and feed-forward then
@@ -171,7 +171,7 @@ class Layout:
     config: MeshConfig,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Opens the devices.
+    """Creates the mesh, and determines this host's rows.
 
     Args:
       parallelism: "jit" or "pmap".

@@ -24,7 +24,7 @@ class Meter:
     start: int,
     progress: Progress,
   ):
-    """Starts the clock.
+    """Starts the clock, and continues the sums of a resumed run.
 
     Args:
       config: Config of the run.
@@ -48,14 +48,14 @@ class Meter:
 
   @property
   def window(self) -> LogWindow:
-    """Sums over all steps since the last record whose metrics were added."""
+    """Sums over the steps since the last log record, for a checkpoint."""
     self._window.seconds = time.monotonic() - self._since
     return self._window
 
   def add_batch(
     self, train_batch: TrainBatch, flops: float, waited: float
   ) -> None:
-    """Adds the counts of a batch.
+    """Adds a batch's counts of subwords, its FLOPs and its waiting time.
 
     Args:
       train_batch: Batch.

@@ -18,13 +18,13 @@ _LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
-  """Returns whether a path names a matrix that maps hidden to hidden units."""
+  """Returns whether a parameter path names a hidden weight matrix."""
   names = [key.key for key in path]
   return names[-1] == "kernel" and names[0] != "output"
 
 
 def scale_by_muon() -> optax.GradientTransformation:
-  """Returns the Muon transformation, scaled to a root mean square of 0.2.
+  """Returns Muon as an optax transformation, with an update RMS of 0.2.
 
   Matrices of one size are stacked: one by one, the 64 of Transformer-Tiny take 2.3
   times the processor time. Momentum and iterations are Jordan's.

@@ -37,7 +37,7 @@ AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """Returns 1.0 for target subwords (EOS included), 0.0 for padding (BT)."""
+  """Returns a float mask (BT) of target subwords, EOS included."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 
@@ -65,7 +65,7 @@ class Loss(Choice):
   full_context = False
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    """Checks the options against the model.
+    """Checks the loss's options against the model.
 
     Args:
       at: Config path of the loss.
@@ -87,7 +87,7 @@ class Loss(Choice):
     return ()
 
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns the weighted loss sum and the count of a batch.
+    """Returns the loss sum, weighted by example, and the count of a batch.
 
     Args:
       logits_BTV: Logits of the target positions.

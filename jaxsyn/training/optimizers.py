@@ -46,10 +46,11 @@ class Adam(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Adadelta(OptimizerSpec):
-  """Adadelta: Zeiler 2012, algorithm 1, Δ = -RMS(Δ before) / RMS(g) · g.
+  """Adadelta: Zeiler 2012, algorithm 1.
 
-  RMS(x) = √(E[x²] + epsilon), where E is a running mean with decay `rho`, from 0.
-  A constant learning rate of 1 gives the published optimizer.
+  The update is Δ = -RMS(previous Δ) / RMS(g) · g for the gradient g, where
+  RMS(x) = √(E[x²] + epsilon) and E is a running mean with decay `rho`,
+  initialized to 0. A constant learning rate of 1 gives the published optimizer.
   """
 
   rho: Rate = option(

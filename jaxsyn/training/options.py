@@ -24,7 +24,7 @@ from jaxsyn.training.optimizers import Optimiser
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """Sizes of the device mesh; rows are split over all remaining devices."""
+  """Sizes of the mesh axes; the remaining devices split the rows of a batch."""
 
   fsdp: Axis = option(
     1,
@@ -67,7 +67,7 @@ class Writers:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Options of initialization from another run: docs/fine_tuning.md."""
+  """Options of initialization from another run; see docs/fine_tuning.md."""
 
   run: str = option(
     "",

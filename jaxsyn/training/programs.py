@@ -77,7 +77,7 @@ class StopRequestedError(Exception):
 
 
 class BackgroundCompiler:
-  """Background threads that compile programs, with the results.
+  """Compiler of a run's programs in background threads.
 
   Attributes:
     waited: Seconds spent on waiting so far.
@@ -89,7 +89,7 @@ class BackgroundCompiler:
     first: int,
     stop_reason: Callable[[], str],
   ):
-    """Starts compiling.
+    """Starts to compile all programs in background threads.
 
     Args:
       jobs: Names of programs and functions that compile them, in order of use.

@@ -19,7 +19,9 @@ class Schedule(Choice):
   """Base class of the learning-rate schedules, with their options."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    """Returns a function from the update, counted from 0, to learning rate.
+    """Returns the learning rate as a function of the update index.
+
+    Updates are counted from 0.
 
     Args:
       peak: Value of config.optimiser.learning_rate.

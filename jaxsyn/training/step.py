@@ -318,7 +318,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factor by which the objective multiplies each term's sum.
+  """Returns the factors of the terms' sums in the objective: weight / count.
 
   Args:
     recipe: Recipe with the losses.

@@ -24,7 +24,7 @@ RUN_IDS_FILE = "tracked.json"  # service -> id of the run there
 
 @dataclasses.dataclass(frozen=True)
 class LoggedRun:
-  """Run that a writer logs.
+  """Directory, first step and config of a run, for log writers.
 
   Attributes:
     workdir: Run directory, which may be on an object store.
@@ -55,7 +55,7 @@ class Writer:
   """Base class of log writers, which write text, numbers and images."""
 
   def __init__(self, value: Any, run: LoggedRun):
-    """Opens the writer.
+    """Opens the log of a run, such as a TensorBoard file.
 
     Args:
       value: Value of its option in config.train.writers.
@@ -180,7 +180,7 @@ WRITERS: dict[str, type[Writer]] = {
 
 
 def open_writers(options: Writers, run: LoggedRun) -> list[Writer]:
-  """Returns the enabled writers.
+  """Opens the log writers that the config enables.
 
   Raises:
     InputError: A package is not installed, or it reports an error.

@@ -65,7 +65,7 @@ _abandoned: list[Future[Any]] = []
 
 
 def abandon(work: Future[Any]) -> None:
-  """Lets the process exit although a thread still computes a future.
+  """Lets the process exit even if a thread is still computing a future.
 
   Python would wait for the thread; XLA may compile for minutes.
   """
@@ -74,7 +74,7 @@ def abandon(work: Future[Any]) -> None:
 
 
 class TerminationSignal(BaseException):
-  """Exception for a termination signal.
+  """Exception that is raised on a termination signal.
 
   Like KeyboardInterrupt, it is not an `Exception`.
   """

@@ -131,7 +131,7 @@ class Bar:
         print(line, end="", file=sys.stderr, flush=True)
 
   def _words(self) -> str:
-    """Returns the progress as text for a line.
+    """Returns the progress as a line of text.
 
     Example: "1,200 of 29,000 lines, 340 lines/s, 82 s left".
     """
@@ -152,7 +152,7 @@ class Bar:
       return ", ".join(words)
 
   def _speed_words(self) -> list[str]:
-    """Returns the speed and the remaining time, if they are known."""
+    """Returns texts of the speed and the remaining time, if they are known."""
     words = []
     now = time.monotonic()
     seconds = max(now - self._started, 1e-9)
@@ -204,7 +204,7 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Numbers of compiled programs and of needed programs, as a pair."""
+    """Pair of counts: programs compiled so far, and programs needed."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager

@@ -5,7 +5,7 @@ language the verb ends its clause, articles and prepositions follow their noun,
 and the form of almost every word depends on its parent, however distant:
 
   noun       case by its role and by the class of its VERB (three classes, to
-             be learnt for each verb), or, if its parent is a noun, by the
+             be learned for each verb), or, if its parent is a noun, by the
              gender of that NOUN
   adverb     one of three unrelated words, by the class of its VERB
   auxiliary  ending by the class of its VERB
@@ -96,7 +96,7 @@ class Pair:
   order: tuple[int, ...]
 
   def conllu(self, sentence_id: str, side: str = "source") -> str:
-    """Returns the gold tree of a side as CoNLL-U, with the blank line after it.
+    """Returns the gold tree of a side as CoNLL-U, ending in a blank line.
 
     In the target a word depends on the translation of its nearest ancestor that
     has one. The full stop depends on the root, as in Universal Dependencies.
@@ -126,9 +126,9 @@ class Pair:
     return "\n".join(lines) + "\n\n"
 
   def links(self) -> list[tuple[int, int]]:
-    """Returns the gold alignment, as indices of linked source and target words.
+    """Returns the gold word alignment, as pairs of source and target indices.
 
-    Indices count words between blanks; punctuation marks have no links.
+    Indices count whitespace-separated words; punctuation marks have no links.
     """
     words = [token not in ",." for token in self.tokens]
     *order, _ = self.order  # the last is the full stop
@@ -136,7 +136,7 @@ class Pair:
 
 
 def read_out(root: Node) -> Pair:
-  """Returns the sentence pair that a dependency tree generates."""
+  """Converts an English dependency tree to a sentence pair."""
   nodes = list(_english(root, root))
   place = {id(node): i for i, (node, _) in enumerate(nodes)}
   tokens = [node.form for node, _ in nodes]
@@ -214,7 +214,7 @@ def _target(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-  """Number of sentence pairs per split, and of gold trees for the parser."""
+  """Numbers of sentence pairs per split, and of parser training trees."""
 
   train: int = 8000
   validation: int = 500

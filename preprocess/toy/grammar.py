@@ -57,7 +57,7 @@ class Grammar:
     return self.rng.random() < probability
 
   def sentence(self) -> Node:
-    """Returns a random main clause, as the tree of a complete sentence.
+    """Returns the dependency tree of a random sentence.
 
     Order: [adverb or place,] subject verb [object] [adjuncts].
     """
@@ -113,7 +113,7 @@ class Grammar:
   def noun(
     self, relation: str, kinds: tuple[str, ...], depth: int, case: str = ""
   ) -> Node:
-    """Returns a random noun phrase whose noun is from the given classes.
+    """Returns a random noun phrase with a noun from the given word classes.
 
     A preposition of the class `case` comes before it, if given.
     """
@@ -153,7 +153,7 @@ class Grammar:
     return node
 
   def relative(self, person: bool, depth: int) -> Node:
-    """Returns a random relative clause, as the tree of its verb."""
+    """Returns the tree of a random relative clause; its root is the verb."""
     gap = self.chance(0.5)
     verb = self.verb("acl:relcl", transitive=gap or None)
     pronoun = ("who", "whom")[gap] if person else "that"
@@ -165,7 +165,7 @@ class Grammar:
     return verb
 
   def word(self, kind: str, relation: str, lemma: str = "") -> Node:
-    """Returns a tree node for a given word or a word drawn by Zipf's law."""
+    """Returns a tree node for a given word or for one sampled by Zipf's law."""
     words = lexicon()[kind]
     if lemma:
       chosen = next(w for w in words if w.lemma == lemma)

@@ -25,7 +25,7 @@ PARSER_OPTIONS = (
 
 
 def train_parser(pairs: Sequence[Pair]) -> bytes:
-  """Returns a UDPipe 1 model (tokenizer, tagger, parser) trained on pairs."""
+  """Trains a UDPipe 1 model on the English gold trees of sentence pairs."""
   udpipe = load_udpipe()
   error = udpipe.ProcessingError()
   reader = udpipe.InputFormat.newConlluInputFormat()
@@ -54,7 +54,7 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
 def attachment(
   model: pathlib.Path, pairs: Sequence[Pair]
 ) -> tuple[float, float]:
-  """Returns UAS and LAS of a parser model on the raw English text of pairs.
+  """Returns the attachment scores (UAS, LAS) of a parser on raw English text.
 
   If the model tokenizes a sentence incorrectly, all its words count as wrong.
   """
@@ -75,7 +75,7 @@ def attachment(
 
 @contextlib.contextmanager
 def _captured_errors():
-  """Captures a C++ library's standard error in a file, which it yields."""
+  """Redirects standard error, C++ libraries included, to a file; yields it."""
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
     saved = os.dup(2)

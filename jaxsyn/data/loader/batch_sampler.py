@@ -63,8 +63,8 @@ class BatchSampler:
     tokens: Budget of a batch: rows times the longer padded length.
     shapes: Largest number of shapes; 0 chooses it from the data.
     seed: Seed of the order; epoch e is shuffled by (seed, e).
-    row_multiple: Factor of the rows of every shape.
-    length_multiple: Factor of padded lengths.
+    row_multiple: Divisor of the number of rows in every shape.
+    length_multiple: Divisor of the padded lengths.
 
   Attributes:
     shapes: Shapes of batches, smallest first.
@@ -113,7 +113,10 @@ class BatchSampler:
       self.shapes.append(Shape(rows(s, t), s, t, *words))
 
   def epoch(self, index: int) -> list[PlannedBatch]:
-    """Returns the batches of an epoch in order, with each example once."""
+    """Returns the planned batches of an epoch in training order.
+
+    Each example occurs once, unless a mixture repeats or samples its corpus.
+    """
     return list(self._epoch(index))
 
   def _epoch(self, index: int) -> Iterator[PlannedBatch]:
@@ -131,7 +134,7 @@ class BatchSampler:
   def _shapes_of(
     self, source_I: np.ndarray, target_I: np.ndarray
   ) -> np.ndarray:
-    """Returns the index of the first shape that fits each pair of lengths."""
+    """Returns the index of the first batch shape that fits each example."""
     shape_I = np.zeros(len(source_I), np.int64)
     for index, shape in reversed(list(enumerate(self.shapes))):
       fits_I = (source_I <= shape.source) & (target_I <= shape.target)
@@ -166,7 +169,7 @@ class BatchSampler:
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields endless batches, each with the position after it."""
+    """Yields an endless stream of batches, each with the position after it."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)

@@ -1,4 +1,4 @@
-"""Choice of a few static batch shapes that need little padding for the data.
+"""Chooses a few static batch shapes that need little padding.
 
 Letters: I example; C distinct pair of source and target length; 2 source and
 target.
@@ -24,7 +24,7 @@ _COUNTED_TOGETHER = 1 << 19  # examples
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Static shape of a batch: its rows, and subwords and words on each side.
+  """Static shape of a batch: number of rows, and padded lengths of each side.
 
   Words have a separate size, since they may outnumber the subwords.
   """
@@ -96,7 +96,7 @@ class LengthCounts(NamedTuple):
     return cls(*map(np.concatenate, zip(*parts))).merged()
 
   def merged(self) -> LengthCounts:
-    """Adds up the counts of equal pairs of lengths."""
+    """Merges equal pairs of lengths and adds up their counts."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -165,7 +165,7 @@ def round_up(length: Any, multiple: Any) -> Any:
 
 
 def doubled(length: int, minimum: int) -> int:
-  """Returns the smallest minimum · 2^k (k ≥ 0) that is at least `length`.
+  """Doubles `minimum` until it is at least `length`, and returns the result.
 
   Padding to such lengths bounds the number of shapes of arbitrary inputs.
   """

@@ -170,7 +170,9 @@ def _square_paddings(length: int) -> np.ndarray:
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns a mask of the subword pairs whose words are aligned (BTS, uint8).
+  """Returns a mask of the subword pairs whose words are aligned.
+
+  The mask has the axes BTS and the type uint8.
 
   Args:
     examples: Examples in memory.
@@ -194,9 +196,9 @@ def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
 def _eigenvectors(
   examples: Rows, head: str, ids: np.ndarray, shape: Shape, rows: int
 ) -> np.ndarray:
-  """Returns Laplacian eigenvectors of parse trees (BWE), padded with 0.
+  """Returns the Laplacian eigenvectors of a batch of parse trees, zero-padded.
 
-  `head` is the name of the feature with the parents of words.
+  The axes are BWE. `head` is the name of the feature with the parents of words.
   """
   start, flat = examples.start[head], examples.flat[head]
   vectors = eigenvectors([flat[start[i] : start[i + 1]] for i in ids])
@@ -215,7 +217,7 @@ def pad(
   words: int,
   rows: int,
 ) -> Batch:
-  """Returns a batch of encoded source sentences that are not in a dataset.
+  """Pads encoded source sentences, such as translation requests, to a batch.
 
   Args:
     examples: Rows of `sentence.example.encode_all`, at most `rows`.
@@ -252,13 +254,13 @@ def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
 def apply_batch_transform(
   batch: Batch, transform: BatchTransform | None
 ) -> Batch:
-  """Applies a caller's transform to a batch; None changes nothing.
+  """Applies a user-defined transform to a batch; None leaves it unchanged.
 
   A transform may add a matrix, for example. Double precision becomes single
   precision, in which the model computes.
 
   Raises:
-    InputError: The function did not return a dict of arrays with as many rows.
+    InputError: The transform did not return a dict of arrays with as many rows.
   """
   if transform is None:
     return batch

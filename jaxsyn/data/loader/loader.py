@@ -1,4 +1,4 @@
-"""Data loader, which makes batches of a dataset split as NumPy arrays.
+"""Data loader that makes NumPy batches from a dataset split.
 
 Training iterates over an infinite stream of batches from a given position;
 evaluation makes one pass. The path of a batch:
@@ -69,7 +69,7 @@ from jaxsyn.errors import InputError
 
 
 class HostShard(NamedTuple):
-  """Rows that one host reads of every batch, as a part of all hosts' rows.
+  """Share of the rows of every batch that one host reads.
 
   Attributes:
     parts: Indices of this host's parts of the rows.
@@ -122,7 +122,7 @@ _Step = tuple[Position | None, PlannedBatch]
 
 @dataclasses.dataclass(frozen=True)
 class DataLoader:
-  """Loader of one host's rows of the batches of a split.
+  """Loader that yields one host's rows of every batch in a split.
 
   Attributes:
     examples: All examples of the split.
@@ -134,7 +134,7 @@ class DataLoader:
     auxiliary: Index of the first example of the auxiliary task, and loss weight
       of its examples.
     shard: Rows of this host.
-    batch_transform: Function of the caller on every batch.
+    batch_transform: User-defined function that changes every batch.
     transforms: Transforms of the examples in training batches.
   """
 
@@ -153,7 +153,7 @@ class DataLoader:
 
   @property
   def examples_per_epoch(self) -> int:
-    """Number of examples that an epoch reads, with repetitions."""
+    """Number of examples that an epoch reads, counting repetitions."""
     if isinstance(self.examples, MixedExamples):
       return self.examples.per_epoch
     return len(self)
@@ -164,7 +164,7 @@ class DataLoader:
     return self.examples.load(self.features)
 
   def batches(self, start: Position) -> Iterator[TrainBatch]:
-    """Yields training batches without end, starting at a given position.
+    """Yields an endless stream of training batches from a given position.
 
     Raises:
       InputError: A shard is corrupt; raised when its records are read.
@@ -188,7 +188,7 @@ class DataLoader:
       yield self.batch(planned, loaded)
 
   def empty(self) -> list[Batch]:
-    """Returns one batch without examples for each shape, for compilation."""
+    """Returns an all-padding batch of each shape, used for compilation."""
     return [self.empty_batch(shape) for shape in self.batch_sampler.shapes]
 
   def empty_batch(self, shape: Shape) -> Batch:
@@ -200,7 +200,10 @@ class DataLoader:
   def _with_examples(
     self, steps: Iterable[_Step]
   ) -> Iterator[tuple[_Step, LoadedExamples | None]]:
-    """Yields each step with its window's examples; None if in memory."""
+    """Yields each planned batch with the loaded examples of its window.
+
+    The examples are None if the complete split is in memory.
+    """
     if self.in_memory:
       for step in steps:
         yield step, None
@@ -226,7 +229,7 @@ class DataLoader:
       yield window, LoadedExamples(buffers[-1], unique)
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
-    """Returns this host's example indices and number of rows in a batch."""
+    """Returns this host's example indices and row count for a batch."""
     rows = self.shard.rows(planned.shape.rows)
     # Padding is at the end of all rows, and so at the end of these.
     return planned.ids[rows[rows < len(planned.ids)]], len(rows)
@@ -280,7 +283,7 @@ def open_loader(
   shard: HostShard = SINGLE_HOST,
   batch_transform: BatchTransform | None = None,
 ) -> DataLoader:
-  """Returns a loader for the batches of a split.
+  """Returns a loader that makes training or evaluation batches of a split.
 
   Examples are read when they are first needed.
 
@@ -386,7 +389,7 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
 def _check_rows(row_multiple: int, devices: int) -> None:
   """Raises InputError unless every batch's rows divide evenly among devices.
 
-  The batches do not adapt to the devices, so they are equal on other devices.
+  Batches do not depend on the number of devices.
   """
   if row_multiple % devices == 0:
     return

@@ -1,4 +1,4 @@
-"""Mixture of several dataset directories in one training split.
+"""Mixes several dataset directories into one training split.
 
 config.data.mixture adds corpora such as back-translations or other domains and
 languages. All directories share one vocabulary; ids of relations and
@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the ids of the corpus tags in a mixture, one per folder, if any."""
+  """Returns the tag id of each folder in a mixture; empty without tags."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
@@ -109,7 +109,10 @@ class MixedExamples(Examples):
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in blocks of records, given in ascending order."""
+    """Yields the examples in given blocks of records, one block at a time.
+
+    The block indices must be ascending.
+    """
     blocks, first = np.fromiter(blocks, np.int64), 0
     for examples in self._corpora:
       end = first + len(examples.block_start) - 1
@@ -204,7 +207,7 @@ def _label_tables(
 def _unknown_relations(
   split: Split, tables: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-  """Yields warnings about relations in a split that the first dataset lacks.
+  """Yields warnings about relation labels missing from the first dataset.
 
   Other annotations have an id for unknown labels in every dataset.
   """

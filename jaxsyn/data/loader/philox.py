@@ -23,7 +23,7 @@ _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 def philox(
   key: tuple[int, int], counters: Sequence[np.ndarray | int]
 ) -> list[np.ndarray]:
-  """Returns four random 32-bit numbers for each counter, by Philox4x32-10.
+  """Returns four random 32-bit numbers per counter (generator Philox4x32-10).
 
   Args:
     key: Two 32-bit numbers.

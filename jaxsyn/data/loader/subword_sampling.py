@@ -147,12 +147,12 @@ class ResampledSubwords(Transform):
 
   @functools.cached_property
   def bounds(self) -> Lengths:
-    """Upper bounds of the sampled lengths of all examples, EOS included."""
+    """Upper bound of each example's length after sampling, EOS included."""
     return self._scaled_lengths(1.0)
 
   @functools.cached_property
   def expected(self) -> Lengths:
-    """Expected sampled lengths of all examples, used to choose batch shapes.
+    """Expected length of each example after sampling, to choose batch shapes.
 
     The longest example on each side has the length of its bound.
     """
@@ -255,7 +255,7 @@ class ResampledSubwords(Transform):
     return Rows(flat, start)
 
   def _load(self, ids: np.ndarray) -> Rows:
-    """Reads the texts and word ends of the examples with given indices."""
+    """Reads the texts and word-end offsets of examples with given indices."""
     ascending, place = np.unique(ids, return_inverse=True)
     is_complete = len(ascending) == len(self._split)
     texts = self._texts if is_complete else self._read(ascending)
@@ -281,7 +281,7 @@ class ResampledSubwords(Transform):
     return self.vocabularies[side].encode(text)
 
   def _sample(self, text: str, key: tuple[int | str, ...]) -> Pieces:
-    """Samples the subwords of a text with a seed that depends on the key."""
+    """Samples a text's subwords; `key` and the run's seed fix the result."""
     seed_text = " ".join(map(str, (self._seed, *key))).encode()
     digest = hashlib.blake2b(seed_text, digest_size=4).digest()
     seed = int.from_bytes(digest, "big")

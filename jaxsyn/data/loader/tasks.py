@@ -1,4 +1,4 @@
-"""Auxiliary tasks, which add training examples made from the sentence pairs.
+"""Auxiliary tasks: additional training examples made from the sentence pairs.
 
 config.data.second selects a task from TASKS, and the source trees that it
 writes as brackets. "parse" trains translation and parsing; tags around the
@@ -108,7 +108,7 @@ class ParsingTask(AuxiliaryTaskSpec):
 
 @dataclasses.dataclass(frozen=True)
 class SourceTask(AuxiliaryTaskSpec):
-  """Task of translating sources in which brackets represent the trees."""
+  """Translation task whose sources contain brackets that encode the trees."""
 
   def make(
     self,
@@ -192,7 +192,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag around translated sources; None without tags."""
+  """Returns the id of the tag that selects translation; None if unused."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
@@ -204,7 +204,7 @@ def make_examples(
   manifest: Mapping[str, Any],
   counts: collections.Counter[str],
 ) -> Iterator[Example]:
-  """Yields the auxiliary task's examples made from translation examples.
+  """Yields auxiliary-task examples made from translation examples.
 
   Args:
     translations: Examples of translation, without tags.
@@ -238,7 +238,7 @@ def _bracketing(example: Example, brackets: Brackets) -> np.ndarray:
 
 
 def summary(counts: collections.Counter[str]) -> str:
-  """Returns a log message about the counts that `make_examples` returns."""
+  """Returns a log message with the numbers of added and omitted examples."""
   return (
     f"auxiliary task: {counts['second']:,} examples in addition to "
     f"{counts['translations']:,} translations; omitted: "

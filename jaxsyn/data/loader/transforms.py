@@ -48,7 +48,7 @@ from jaxsyn.errors import InputError
 
 
 class Transform:
-  """Base class of functions that change decoded examples.
+  """Base class of transforms, which change decoded examples.
 
   Attributes:
     tags: Number of subwords that are added to each nonempty source.
@@ -96,7 +96,7 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides on which given features depend on the words' parents."""
+  """Returns the sides whose word parents the given features depend on."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
@@ -117,7 +117,7 @@ class SourceTags(Transform):
 
 
 class CorpusLabels(Transform):
-  """Transform of a corpus's label ids to the ids of config.data.directory.
+  """Transform that converts a corpus's label ids to those of the main dataset.
 
   Labels are dependency relations and annotations of words.
   """
@@ -132,7 +132,7 @@ class CorpusLabels(Transform):
 
 
 class TransformedExamples(Examples):
-  """Examples to which transforms are applied when their block is read."""
+  """Examples that are transformed when their block of records is read."""
 
   def __init__(self, examples: Examples, transforms: Sequence[Transform]):
     self._examples, self._transforms = examples, transforms
@@ -214,7 +214,7 @@ def translations(
 def iterate_translations(
   split: Split, data: Data, seed: int
 ) -> Iterator[Example]:
-  """Yields the examples of `translations` one by one with all features."""
+  """Yields each translation example of a split with all its features."""
   for rows in translations(split, data, seed).rows(split.features):
     yield from rows.examples()
 
@@ -255,7 +255,7 @@ def with_auxiliary_task(
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
-  """Returns the fraction of words with a wrong parent in a split, by side.
+  """Returns, by side, the fraction of a split's words that have a wrong parent.
 
   All trees are read. Sentences without a tree do not count; roots and one-word
   sentences do. The result is empty unless config.data.tree is "wrong_parents".

@@ -120,7 +120,7 @@ class ResampledTrees(Transform):
   def _random(
     self, side: str, word: np.ndarray | int, epoch: int, ids: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two random 32-bit numbers for each (example, word)."""
+    """Returns two random 32-bit numbers for each word of each example."""
     seed_text = f"{self._seed} {side} tree".encode()
     digest = hashlib.blake2b(seed_text, digest_size=8).digest()
     key = int.from_bytes(digest, "big")
@@ -134,7 +134,7 @@ class ResampledTrees(Transform):
 def _values_of_parse(
   rows: Rows, name: str, other: str, parse: np.ndarray
 ) -> np.ndarray:
-  """Returns the values of a feature in the selected parses.
+  """Returns a feature's values in the parse selected for each example.
 
   Args:
     rows: Examples with all parses.

@@ -70,7 +70,7 @@ class Windows:
 
   @property
   def examples(self) -> float:
-    """Number of examples that an epoch reads, with repetitions."""
+    """Number of examples that an epoch reads, counting repetitions."""
     size_U = np.diff(self.block_start)
     return float((size_U * (1 if self.rate_U is None else self.rate_U)).sum())
 
@@ -91,7 +91,7 @@ class Windows:
     return self._cut(block_E, count_E, epoch)
 
   def in_order(self) -> Iterator[np.ndarray]:
-    """Yields the example indices of each window, in the order of storage."""
+    """Yields the example indices of each window, in storage order."""
     size_U = np.diff(self.block_start)
     return self._cut(np.arange(len(size_U)), size_U, 0)
 
@@ -116,7 +116,7 @@ class Windows:
         yield np.concatenate([self._ids(*block, epoch) for block in blocks])
 
   def _ids(self, block: int, count: int, epoch: int) -> np.ndarray:
-    """Returns `count` example indices of a block, at random if not all."""
+    """Returns `count` example indices of a block, sampled if it has more."""
     begin, end = self.block_start[block : block + 2]
     ids = np.arange(begin, end)
     if count == end - begin:
@@ -128,7 +128,7 @@ class Windows:
 def _sample_blocks(
   size_U: np.ndarray, rate_U: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the blocks of records that an epoch reads, with example counts.
+  """Samples the blocks of an epoch, and the number of examples from each.
 
   A block occurs several times if an epoch reads its corpus several times.
   """

@@ -20,13 +20,16 @@ _INVISIBLE = frozenset(["Cc", "Cf", "Zs", "Zl", "Zp"])
 
 @functools.cache
 def is_visible(character: str) -> bool:
-  """Returns whether a character is not a blank, control or format character."""
+  """Returns whether a character is neither a space nor a control character.
+
+  Format characters, such as the zero-width space, are not visible either.
+  """
   return unicodedata.category(character) not in _INVISIBLE
 
 
 def visible(text: str) -> str:
-  """Removes blanks, control characters and format characters from a text."""
-  # The only printable character that is not visible is the blank. Nearly all text
+  """Removes spaces, control characters and format characters from a text."""
+  # The only printable character that is not visible is the space. Nearly all text
   # is printable, and takes a fifth of the time this way.
   if text.isprintable():
     return text.replace(" ", "")
@@ -51,7 +54,7 @@ def spans(
 ) -> tuple[list[int], list[int]]:
   """Returns the start and end offsets of the given words in their text.
 
-  Only visible characters are compared: blanks and zero-width characters may differ.
+  Only visible characters are compared: spaces and zero-width characters may differ.
   A word without visible characters gets an empty span.
 
   Args:
@@ -140,7 +143,7 @@ def words_of_pieces(
 def before_composing(
   text: str, start_W: Sequence[int], end_W: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Converts offsets in the NFC form of a text to offsets in the raw text.
+  """Converts character offsets in an NFC-normalized text to raw-text offsets.
 
   Args:
     text: The text, not normalized.

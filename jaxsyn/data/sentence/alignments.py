@@ -4,7 +4,7 @@ A line has the links of a sentence pair, `0-0 1-2`: indices of a source word and
 target word, from 0. In manual alignments a link that annotators disagree on is
 possible, `1?2` or `1p2`; all other links are sure (Och & Ney 2003, "A Systematic
 Comparison of Various Statistical Alignment Models", section 4.1). Words are
-separated by blanks in the raw text, which is never tokenized.
+separated by whitespace in the raw text, which is never tokenized.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def parse_links(
   """Parses a line of word alignments into sure links and all links.
 
   Args:
-    line: Line in Pharaoh format; blank: no links.
+    line: Line in Pharaoh format; empty: no links.
     where: File and line number, for messages.
     possible: Whether possible links are allowed.
 
@@ -54,18 +54,18 @@ def parse_links(
 
 
 def pharaoh(links: Iterable[Link]) -> str:
-  """Formats word links in Pharaoh format, such as "0-0 1-2"."""
+  """Formats a word alignment in Pharaoh format, such as "0-0 1-2"."""
   return " ".join(f"{i}-{j}" for i, j in links)
 
 
 def spans(text: str) -> tuple[list[int], list[int]]:
-  """Returns the start and end offsets of blank-separated words in a text."""
+  """Returns the start and end offsets of whitespace-separated words."""
   word_spans = [match.span() for match in _WORD.finditer(text)]
   return [a for a, _ in word_spans], [b for _, b in word_spans]
 
 
 def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
-  """Returns the index of each subword's blank-separated word; -1 for EOS.
+  """Returns the index of each subword's whitespace-separated word; -1 for EOS.
 
   A word index above the number of subwords also becomes -1; this happens only if
   earlier words have no visible characters.
@@ -78,5 +78,5 @@ def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
 def units_of_words(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Returns the index of the blank-separated word that contains each word."""
+  """Maps each word to the index of the whitespace-separated word around it."""
   return words_of_pieces(text, start_W, end_W, *spans(text))

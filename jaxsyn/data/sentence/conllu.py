@@ -54,8 +54,8 @@ class Parse:
     end_W: Offset after each word's last character.
     head_W: Parent of each word, from 0; a root is its own parent.
     relation_W: Dependency relation of each word.
-    parsed: Whether there is a tree. Without one, the words are the tokens
-      between blanks, each its own root.
+    parsed: Whether there is a tree. Without one, the words are the
+      whitespace-separated tokens, each its own root.
     line_W: CoNLL-U line of each word; empty without a tree.
   """
 
@@ -71,7 +71,7 @@ class Parse:
 
   @property
   def row_W(self) -> tuple[list[str], ...]:
-    """CoNLL-U columns of each word, ten per word; empty without a tree."""
+    """The ten CoNLL-U columns of each word; empty without a tree."""
     return tuple(line.split("\t") for line in self.line_W)
 
 
@@ -131,7 +131,7 @@ def blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Returns the tree of a sentence, or a `Faulty`; None for only comments."""
+  """Parses a sentence's lines to a tree or a `Faulty`; None if all comments."""
   texts = [decode_line(raw) for raw in lines]
   comments = tuple(text for _, text in texts if text.startswith("#"))
   rows: list[Row] = []
@@ -248,7 +248,7 @@ def match(
 
 
 def unparsed(text: str) -> Parse:
-  """Returns a parse without a tree, with blank-separated words as roots."""
+  """Returns a treeless parse: every whitespace-separated word is a root."""
   words = [(token,) for token in text.split() if visible(token)]
   start, end = map(tuple, spans(words, text))
   head, relation = tuple(range(len(words))), ("root",) * len(words)
@@ -291,5 +291,5 @@ def to_text(parse: Parse, sentence_id: str, is_complete: bool = False) -> str:
 
 
 def _one_line(text: str) -> str:
-  """Returns a text for a CoNLL-U field, without tabs or control characters."""
+  """Normalizes whitespace and removes control characters for CoNLL-U."""
   return _CONTROL.sub("", " ".join(text.split()))

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from jaxsyn.data.sentence.align import shortened, visible
 from jaxsyn.errors import InputError
 
-NOT_PARSED = "# parsed = no"  # marks a sentence that is only split at blanks
+NOT_PARSED = "# parsed = no"  # marks a sentence that is only split at spaces
 
 # Columns of CoNLL-U.
 ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, RELATION, DEPS, MISC = range(10)
@@ -28,7 +28,7 @@ _ID = re.compile(r"(0|[1-9]\d{0,8})(?:-([1-9]\d{0,8})|\.[1-9]\d*)?", re.ASCII)
 _HEAD = re.compile(r"\d{1,9}", re.ASCII)
 
 Row = tuple[int, list[str]]  # line number in the file, from 1; the columns
-# A surface token: its first and last word, form, whether a blank follows.
+# A surface token: its first and last word, form, whether a space follows.
 _Token = tuple[int, int, str, bool]
 
 
@@ -43,7 +43,7 @@ class Block:
     form_W: Form of each surface token.
     head_W: Parent of each token, from 0; a root is its own parent.
     relation_W: Dependency relation of each token.
-    space_after_W: Whether a blank follows the token in the text.
+    space_after_W: Whether a space follows the token in the text.
     line_W: CoNLL-U line of each token; of a multi-word token, the line of its
       member nearest to the root.
   """
@@ -59,7 +59,7 @@ class Block:
 
   @property
   def name(self) -> str:
-    """Name in the sentence's `# sent_id` comment, or ""."""
+    """Value of the sentence's `# sent_id` comment, or ""."""
     return comment_value(self.comments, NAME)
 
   @property
@@ -69,12 +69,12 @@ class Block:
 
   @functools.cached_property
   def visible(self) -> str:
-    """Visible characters of the sentence: all words without blanks."""
+    """Visible characters of all words, without spaces."""
     return visible("".join(self.form_W))
 
   @property
   def comment_text(self) -> str:
-    """Text in the sentence's `# text` comment, or ""."""
+    """Value of the sentence's `# text` comment, or ""."""
     return comment_value(self.comments, _TEXT)
 
   @property
@@ -94,7 +94,7 @@ def comment_value(comments: Iterable[str], pattern: str) -> str:
 def joined(
   file: str, line: int, comments: tuple[str, ...], rows: Sequence[Row]
 ) -> Block:
-  """Returns the tree of surface tokens in a sentence's CoNLL-U rows."""
+  """Converts a sentence's CoNLL-U rows to a tree, joining multi-word tokens."""
   words, tokens = _checked(file, rows)
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -123,7 +123,7 @@ def joined(
 
 
 def _checked(file: str, rows: Sequence[Row]) -> tuple[list[Row], list[_Token]]:
-  """Returns the rows of syntactic words, and the surface tokens.
+  """Validates CoNLL-U rows and splits them into words and surface tokens.
 
   Raises:
     InputError: Ids, forms, heads or ranges are malformed.

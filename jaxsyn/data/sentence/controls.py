@@ -23,7 +23,7 @@ from jaxsyn.options.bounds import Range
 
 @dataclasses.dataclass(frozen=True)
 class TreeControl(Choice):
-  """A type of trees: a rule for the parent of each word.
+  """Base class of tree types: parsed trees, noisy trees and controls.
 
   Attributes:
     control: Whether the trees are independent of the text.
@@ -40,7 +40,7 @@ class TreeControl(Choice):
   def heads(
     self, head_W: np.ndarray, words: np.ndarray, seeds: Sequence[int]
   ) -> np.ndarray:
-    """Returns the parent of each word in trees of this type; int32.
+    """Returns the parent of each word in trees of this type (int32).
 
     Changes that are sampled in training are not included.
 
@@ -62,7 +62,7 @@ class Parsed(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class Sampled(Parsed):
-  """The parser's trees with random changes in training, against overfitting.
+  """The parser's trees, changed at random in training to reduce overfitting.
 
   One of the given parses (config.prepare.parse.source_alternatives) is sampled,
   each equally often; then some parents are replaced, as if the parser had made
@@ -92,7 +92,7 @@ class Linear(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class Random(TreeControl):
-  """Random control trees of the same words, different for each run seed."""
+  """Random control trees over the same words, depending on the run's seed."""
 
   seeded: ClassVar[bool] = True
 
@@ -135,9 +135,9 @@ _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel
 
 
 def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-  """Returns random trees: uniform labelled trees with uniform roots.
+  """Returns uniformly distributed random trees with random roots.
 
-  A random Prüfer sequence gives each labelled tree equally often. The random
+  A random Prüfer sequence gives each labeled tree equally often. The random
   numbers come from Python's Mersenne Twister, whose floats never change, so a seed
   gives the same tree in any version and on any machine.
 

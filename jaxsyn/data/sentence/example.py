@@ -105,7 +105,7 @@ def _encode_parses(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """Returns the arrays of parsed sentences by feature, without side names."""
+  """Encodes parsed sentences; returns arrays by feature name without side."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
   id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])
@@ -142,7 +142,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Concatenates the subword ids of sentences with EOS; returns lengths too."""
+  """Appends EOS to each sentence and concatenates all; returns lengths too."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -172,7 +172,7 @@ def _sentence_seeds(
 def replace_trees(
   rows: Rows, side: str, *, tree: TreeControl, seed: int
 ) -> Rows:
-  """Returns examples with other trees and tree features on one side.
+  """Returns examples in which the trees of one side are replaced.
 
   Args:
     rows: Examples with ids, words and heads of this side.
@@ -189,7 +189,7 @@ def replace_trees(
 def replace_heads(
   rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
 ) -> Rows:
-  """Returns examples with given parents of words on one side.
+  """Returns examples in which the word parents of one side are replaced.
 
   All other features, such as relations, are shared with the given examples.
 
@@ -221,11 +221,11 @@ def insert_tag(
 
 
 def insert_tags(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
-  """Returns examples with a tag subword before, and by default after, each source.
+  """Returns examples with a tag before, and by default after, each source.
 
-  The second tag is before EOS. A tag belongs to no word and is its own parent, as EOS is. An empty sentence (only
-  EOS) does not change, so that its translation stays empty. Any feature may be
-  missing.
+  The second tag is before EOS. A tag belongs to no word and is its own parent,
+  as EOS is. An empty sentence (only EOS) does not change, so that its translation
+  stays empty. Any feature may be missing.
   """
   flat, start = {**rows.flat}, {**rows.start}
   for name in rows.flat:

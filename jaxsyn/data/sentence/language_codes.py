@@ -27,7 +27,7 @@ TWO_LETTER_CODES = frozenset(_TWO_LETTERS.values())  # ISO 639-1
 
 
 def short(code: str) -> str:
-  """Returns a two-letter language code, or the given code without its region.
+  """Converts a language code to two letters if possible; drops its region.
 
   >>> short("hau"), short("pt_BR"), short("pcm")
   ('ha', 'pt', 'pcm')

@@ -24,12 +24,12 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the texts of all bracket symbols, given the labels from id 1."""
+  """Returns the text of each tag and bracket symbol, given the tree labels."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
 def opening(label: int | np.ndarray) -> int | np.ndarray:
-  """Converts a label to its opening bracket (an integer ≤ -2), or back."""
+  """Converts a label id to its opening bracket (an integer ≤ -2), or back."""
   return -2 - label
 
 
@@ -38,7 +38,7 @@ def linearise(
 ) -> np.ndarray:
   """Returns the bracketing of a dependency tree as an array of integers.
 
-  Each word has a bracket labelled with its relation. It contains, in the order of
+  Each word has a bracket labeled with its relation. It contains, in the order of
   the sentence, the word itself and the brackets of its dependents:
 
     (root (nsubj (det The ) monkey ) eats (obj (det a ) banana ) )
@@ -75,7 +75,7 @@ def linearise(
 
 
 def numbers(bracketing: np.ndarray) -> np.ndarray:
-  """Converts the elements of a bracketing to symbol indices; HEAD for words."""
+  """Converts a bracketing's elements to symbol indices; words become HEAD."""
   bracket = np.where(bracketing == CLOSE, END, OPEN + opening(bracketing))
   return np.where(bracketing >= 0, HEAD, bracket).astype(np.int32)
 

@@ -63,7 +63,7 @@ def _other_parents(
   words: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Returns a random new parent for one word (word_B) in each of several trees."""
+  """Returns a random new parent for one word in each of several trees."""
   # From here on, W covers the words of these trees only.
   begin_B = np.cumsum(words) - words
   shift_W = np.repeat(first_B - begin_B, words)
@@ -122,7 +122,7 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
 def _with_wrong_parents(
   parsed: list[int], count: int, draw: Callable[[], float]
 ) -> tuple[list[int], int]:
-  """Replaces up to `count` parents of a tree; returns it with their number."""
+  """Returns a tree with up to `count` wrong parents, and their number."""
   heads, words, wrong = [*parsed], range(len(parsed)), 0
   order = sorted(words, key=[draw() for _ in words].__getitem__)
   roots = [word for word in order[:count] if parsed[word] == word]

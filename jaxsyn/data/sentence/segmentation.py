@@ -1,4 +1,4 @@
-"""Samples subword segmentations, given the scores of SentencePiece.
+"""Samples subword segmentations from the scores of a SentencePiece model.
 
 SentencePiece can sample too, but its random numbers differ between processes for the
 same seed (version 0.2.3), so runs could not be resumed exactly.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 BLANK = "▁"  # SentencePiece's blank before each word
 Segment = Callable[[str, Mapping[str, float], float, random.Random], list[int]]
 
-# A word with the blank before it; no subword contains parts of two words.
+# A word with the space before it; no subword contains parts of two words.
 _WORD = re.compile(f"^[^{BLANK}]+|{BLANK}[^{BLANK}]*")
 _NONE = -math.inf  # score of an impossible merge or segmentation
 # SentencePiece's score of an unknown character is this much below the lowest score.
@@ -51,7 +51,7 @@ def _merged(
   alpha: float,
   rng: random.Random,
 ) -> list[str]:
-  """Merges symbols of a word by BPE with random dropout of merges."""
+  """Merges the symbols of a word by BPE, dropping merges at random."""
   score_of, draw = scores.get, rng.random
   # Score of merging each symbol with the next one.
   merges = [score_of(a + b, _NONE) for a, b in itertools.pairwise(symbols)]

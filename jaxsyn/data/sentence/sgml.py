@@ -33,7 +33,7 @@ def is_test_set(start: bytes) -> bool:
 
 
 def lines_of(data: bytes, name: str) -> list[str]:
-  """Returns the segments of a test set as lines with normalized white space.
+  """Returns the segments of a test set as lines with normalized whitespace.
 
   Args:
     data: Content of the file.

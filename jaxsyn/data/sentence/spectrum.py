@@ -30,11 +30,11 @@ def eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
 
   They are cached, so callers must not modify them. They are in ascending order of
   the eigenvalues, which are positive. A tree has one eigenvalue 0, a forest one for
-  each of its trees; their vectors are uninformative and omitted. The basis of equal eigenvalues is the projection of the first word that
-  has a nonzero projection, then that of the next such word, orthogonalized, and so
-  on. So the first nonzero component of each vector is positive, and vectors of two
-  trees of a forest do not mix. Components up to 0.01 count as 0 in this, and all are
-  rounded to six digits.
+  each of its trees; their vectors are uninformative and omitted. The basis of equal
+  eigenvalues is the projection of the first word that has a nonzero projection, then
+  that of the next such word, orthogonalized, and so on. So the first nonzero
+  component of each vector is positive, and vectors of two trees of a forest do not
+  mix. Components up to 0.01 count as 0 in this, and all are rounded to six digits.
 
   Args:
     heads: Parents (head_W) of each tree, as in `jaxsyn.data.sentence.tree`.
@@ -52,10 +52,10 @@ def eigenvectors(heads: Sequence[np.ndarray]) -> list[np.ndarray]:
 
 @functools.lru_cache(_CACHED_TREES)
 def _eigenvectors(head_bytes: bytes) -> np.ndarray:
-  """Returns the eigenvectors (vector_WE) of one tree.
+  """Returns the Laplacian eigenvectors of one dependency tree.
 
-  For equal eigenvalues, the basis is the Cholesky factor of the projector onto their
-  space; words whose pivot is 0 are skipped.
+  The axes are WE. For equal eigenvalues, the basis is the Cholesky factor of the
+  projector onto their space; words whose pivot is 0 are skipped.
   """
   head_W = np.frombuffer(head_bytes, "<i4")
   words = len(head_W)
@@ -88,7 +88,7 @@ def _blas() -> threadpoolctl.ThreadpoolController:
 
 
 def _laplacian(head_W: np.ndarray) -> np.ndarray:
-  """Returns the normalized Laplacian matrix (laplacian_WW) of a tree."""
+  """Returns the normalized graph Laplacian matrix of a dependency tree."""
   word_W = np.arange(len(head_W))
   has_parent_W = head_W != word_W
   child_W, parent_W = word_W[has_parent_W], head_W[has_parent_W]

@@ -22,14 +22,14 @@ Source = str | conllu.Parse
 
 
 def is_conllu(path: str | os.PathLike[str]) -> bool:
-  """Returns whether a file name has the ending of CoNLL-U files."""
+  """Returns whether a file name ends in ".conllu" or ".conllu.gz"."""
   return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
 
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Yields the lines or parses of an input, and PAUSE when none is ready.
+  """Yields an input's lines or parses, and PAUSE when none is available yet.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.

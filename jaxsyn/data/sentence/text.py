@@ -42,7 +42,7 @@ _UTF_16 = (b"\xff\xfe", b"\xfe\xff")  # byte order marks
 
 @dataclasses.dataclass(frozen=True)
 class Faulty:
-  """Placeholder for a line or a tree of the input that cannot be read.
+  """Placeholder for an input line or tree that cannot be read.
 
   Attributes:
     message: Error message, with the location.
@@ -73,7 +73,7 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
 def arriving_lines(
   path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
-  """Yields the lines of an input as they arrive, and PAUSE when none is ready.
+  """Yields an input's lines as they arrive, and PAUSE when none is available.
 
   A line that is not UTF-8, has NUL or is too long yields a Faulty, whose text has
   U+FFFD for unreadable characters.
@@ -97,7 +97,7 @@ def arriving_lines(
 
 
 def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields lines or trees after handling invalid ones as the error mode says.
+  """Yields lines or trees; handles invalid ones according to `errors`.
 
   Args:
     items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
@@ -115,12 +115,12 @@ def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def strict_items(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields lines or trees without pauses; raises InputError at the first error."""
+  """Yields lines or trees without pauses; raises InputError at any error."""
   return (item for item in handle_errors(items, "strict") if item is not PAUSE)
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes a line; returns an error message, or "", and the text."""
+  """Decodes a line; returns an error message ("" if none) and the text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -145,13 +145,13 @@ def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
 
 
 def name_of(path: str | os.PathLike[str]) -> str:
-  """Returns the name of an input file as messages show it."""
+  """Returns the name of an input file for messages."""
   name = os.fspath(path)
   return "standard input" if name == "-" else name
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields the lines of a file as bytes, and PAUSE when no line is ready.
+  """Yields a file's lines as bytes, and PAUSE when none is available yet.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 
@@ -182,7 +182,7 @@ def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
 def _without_markup(
   blocks: Iterator[bytes | None], name: str
 ) -> Iterator[bytes | None]:
-  """Yields blocks of bytes; converts SGML test sets to lines of text."""
+  """Yields blocks of bytes, with SGML test sets converted to lines of text."""
   start = next(blocks, b"") or b""
   if sgml.is_test_set(start):
     content = start + b"".join(block for block in blocks if block is not PAUSE)

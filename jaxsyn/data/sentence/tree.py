@@ -42,9 +42,9 @@ def depth(
 
 
 def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
-  """Returns the number of edges between each pair of words (uint8, WW).
+  """Returns the number of edges between each pair of words of a tree.
 
-  FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
+  The type is uint8. FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
   """
   words = len(head_W)
   distance = tree_distances(np.asarray(head_W), np.array([words]))
@@ -52,7 +52,7 @@ def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
 
 
 def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
-  """Returns the flattened matrix of `tree_distance` of many trees; uint8."""
+  """Returns the flattened `tree_distance` matrices of many trees (uint8)."""
   depth_W = depth(head_W, words)
   first = np.cumsum(words) - words
   size = words * words
@@ -88,7 +88,7 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
-  """Returns the word distances in padded trees (BWW, uint8)."""
+  """Returns the distance between each pair of words in padded trees."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
   # Parents first: a word's row is then its parent's row plus one edge.
@@ -111,7 +111,7 @@ def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
 
 
 def projective(head_W: Sequence[int] | np.ndarray) -> bool:
-  """Returns whether no edges of a tree cross, including edges from a root node.
+  """Returns whether a tree is projective: no edges cross, root edges included.
 
   All roots depend on an artificial root node before the first word. Equivalently,
   all words between a word and its parent are descendants of the parent. Adjacent
@@ -134,9 +134,10 @@ def parent_mid(
   pieces: np.ndarray | None = None,
   words: np.ndarray | None = None,
 ) -> np.ndarray:
-  """Returns the middle position of each subword's parent word (float32, S).
+  """Returns the middle position of each subword's parent word.
 
-  The middle is the mean of the positions: subwords 3 and 4 give 3.5. Subwords of a
+  The result is a float32 array with the axis S. The middle is the mean of the
+  positions of a word's subwords: subwords 3 and 4 give 3.5. Subwords of a
   root get the middle of their own word, a subword without a word (EOS) its own
   position. A parent may have no subwords: normalization deletes it, or it shares a
   subword with the word before it, as in Japanese. The nearest ancestor that has any
@@ -176,7 +177,7 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns the start offset of each element's sentence."""
+  """Returns, for each word or subword, the start offset of its sentence."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 

@@ -1,7 +1,7 @@
 """Converts raw text to subword ids and back with subword vocabularies.
 
-Only SentencePiece normalizes text and handles blanks, so detokenization is exact.
-Vocabularies of type "word" contain strings between blanks, which include adjacent
+Only SentencePiece normalizes text and handles spaces, so detokenization is exact.
+Vocabularies of type "word" contain strings between spaces, which include adjacent
 punctuation; tokenize the text beforehand to separate it. Each unknown word is one UNK,
 and UNKNOWN in a translation.
 """
@@ -29,7 +29,7 @@ from jaxsyn.options import option
 from jaxsyn.options.bounds import Range
 from jaxsyn.storage import files
 
-# Text of an unknown word: SentencePiece's symbol, between blanks. BLEU counts it as one
+# Text of an unknown word: SentencePiece's symbol, between spaces. BLEU counts it as one
 # token, which normalized text cannot contain.
 UNKNOWN = "⁇"
 
@@ -88,7 +88,7 @@ class Vocabulary:
   Attributes:
     path: Model file.
     size: Number of ids, including special symbols.
-    whole_words: Whether each piece is a string between two blanks.
+    whole_words: Whether each piece is a string between two spaces.
   """
 
   def __init__(self, path: str | Path):
@@ -121,7 +121,7 @@ class Vocabulary:
         f" {(PAD, UNK, BOS, EOS)}; train it with --pad_id={PAD} --unk_id={UNK}"
         f" --bos_id={BOS} --eos_id={EOS}."
       )
-    # All other model types have pieces without a blank, such as letters.
+    # All other model types have pieces without a space, such as letters.
     self.whole_words = all(
       p.id_to_piece(i).startswith(BLANK)
       for i in reversed(range(len(SPECIAL), self.size))
@@ -149,7 +149,7 @@ class Vocabulary:
     return self._processor.encode(text)
 
   def sample(self, text: str, seed: int, alpha: float) -> Pieces:
-    """Returns sampled subwords of a sentence; requires `can_sample`.
+    """Samples the subwords of a sentence; requires `can_sample`.
 
     Args:
       text: The sentence.
@@ -189,7 +189,7 @@ class Vocabulary:
 
   @functools.cached_property
   def _ids(self) -> dict[str, int]:
-    """Id of each piece that is not a special symbol."""
+    """Ids of all pieces except special symbols, by piece."""
     ids = range(len(SPECIAL), self.size)
     return {self._processor.id_to_piece(i): i for i in ids}
 
@@ -214,11 +214,11 @@ class Vocabulary:
     )
 
   def written(self, text: str) -> str:
-    """Returns a text as normalized by SentencePiece, with "▁" for blanks."""
+    """Returns a text as normalized by SentencePiece, with "▁" for spaces."""
     return self._processor.normalize(text)
 
   def pieces(self, ids: Iterable[int]) -> list[str]:
-    """Returns the text of each subword id, with "▁" for a blank before it.
+    """Returns the text of each subword id, with "▁" for a preceding space.
 
     A number that is not an id of this vocabulary, such as a tag, gives "".
     """

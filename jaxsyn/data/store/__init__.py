@@ -1,4 +1,4 @@
-"""Lays out, writes and reads dataset directories.
+"""Layout, writing and reading of dataset directories.
 
 dataset          `Dataset` and `Split`, from which data is read and verified
 manifests        the manifest, and the paths of the files

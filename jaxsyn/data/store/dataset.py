@@ -126,7 +126,7 @@ class Dataset:
   def sentences(
     self, split: str, side: str
   ) -> Iterator[str] | Iterator[conllu.Parse]:
-    """Returns one side of a split as parses, or as text without trees.
+    """Yields the parses of a split's side, or its lines if it has no trees.
 
     Raises:
       CorruptDatasetError: A file with text or trees differs from the manifest.
@@ -157,7 +157,7 @@ class Dataset:
 
 
 class Examples:
-  """Base class of indexed examples that are read a block of records at a time.
+  """Base class of indexed examples, read one block of records at a time.
 
   Attributes:
     lengths: Lengths of all examples.
@@ -195,7 +195,7 @@ class Examples:
     ids: np.ndarray | None = None,
     buffer: Rows | None = None,
   ) -> Rows:
-    """Returns given features of the examples, read into memory.
+    """Reads given features of all or selected examples into memory.
 
     Args:
       features: Names of features. For computed features, their inputs are read.
@@ -235,7 +235,7 @@ class Examples:
 
 
 def _allocate(buffer: Rows | None, name: str, size: int) -> np.ndarray:
-  """Returns an array for a feature's values, in reused memory if possible.
+  """Returns an array for a feature's values, reusing memory if possible.
 
   Allocating new memory for every shuffling window takes up to a third of the
   time of reading.

@@ -122,7 +122,7 @@ def _download(
 
 
 def _blocks(download: Download, has_checksum: bool) -> Iterator[bytes]:
-  """Yields the bytes of a file while it is downloaded.
+  """Downloads a file and yields its bytes in blocks.
 
   Args:
     download: URL and size limit of the file.
@@ -162,7 +162,7 @@ def _blocks(download: Download, has_checksum: bool) -> Iterator[bytes]:
 
 
 def _check_url(url: str, first: str) -> None:
-  """Raises InputError for another scheme, or a redirect from https to http."""
+  """Raises InputError for URLs that are not http(s), or downgraded to http."""
   parts = urllib.parse.urlsplit(url)
   if parts.scheme not in ("http", "https") or not parts.hostname:
     raise InputError(f"{url!r} is not an address with http or https")
@@ -171,7 +171,7 @@ def _check_url(url: str, first: str) -> None:
 
 
 def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError unless a gzip file is complete and within a size limit."""
+  """Raises InputError if a gzip file is truncated or exceeds a size limit."""
   size = 0
   try:
     with gzip.open(path) as unpacked:

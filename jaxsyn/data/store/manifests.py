@@ -86,7 +86,7 @@ class SplitFields:
   examples: Number
   shards: tuple[Shard, ...]
   records_sha256: Sha256
-  # For readers only.
+  # For information only.
   lines: Number = 0
   dropped: dict[str, int] = dataclasses.field(default_factory=dict)
   unparsed: Number = 0
@@ -146,7 +146,7 @@ class ManifestFields:
   labels: dict[Side, dict[str, Labels]] = dataclasses.field(
     default_factory=dict
   )
-  # For readers and `preprocess.build` only.
+  # For information and `preprocess.build` only.
   source_language: str = ""
   target_language: str = ""
   versions: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -204,7 +204,7 @@ def write(directory: PathLike, manifest: Manifest) -> None:
 
 
 def _check(manifest: Manifest) -> None:
-  """Raises InputError for an invalid field, naming the field and its value."""
+  """Raises InputError if a manifest has an invalid field or lacks a file."""
   typed = from_config(
     ManifestFields, manifest, ConfigPath("manifest"), CHECKPOINT_MODE
   )
@@ -215,7 +215,10 @@ def _check(manifest: Manifest) -> None:
 
 
 def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
-  """Yields (field, value, rule) for each violated rule other than a type."""
+  """Yields each invalid field with its value and the violated rule.
+
+  Types are not checked.
+  """
   sides = [*manifest.sides]
   if set(manifest.vocabulary) != set(SIDES):
     yield "vocabulary", sorted(manifest.vocabulary), "of source and target"
@@ -252,7 +255,7 @@ def _violations(manifest: ManifestFields) -> Iterator[tuple[str, Any, str]]:
 
 
 def file_names(manifest: Manifest) -> list[str]:
-  """Returns the paths of all files that a manifest's dataset must have.
+  """Returns the paths of all files that a dataset must have.
 
   Paths are relative to the dataset directory.
   """
@@ -281,19 +284,19 @@ def model_hashes(manifest: Manifest) -> dict[str, str]:
 
 
 def tfds_folder(directory: PathLike, manifest: Manifest) -> pathlib.Path:
-  """Returns the path NAME/VERSION of the folder with the TFDS dataset."""
+  """Returns the path of the folder NAME/VERSION with the TFDS dataset."""
   return files.path_of(directory) / manifest["name"] / manifest["version"]
 
 
 def index_file(
   directory: PathLike, manifest: Manifest, split: str
 ) -> pathlib.Path:
-  """Returns the path of a split's record index (`jaxsyn.data.store.tfrecord`)."""
+  """Returns the path of a split's record index (see `store.tfrecord`)."""
   return tfds_folder(directory, manifest) / f"index-{split}.npy"
 
 
 def shard_file(name: str, split: str, shard: int, shards: int) -> str:
-  """Returns the name of a file of records in the folder of the TFDS dataset."""
+  """Returns the file name of one TFRecord shard of a split."""
   return f"{name}-{split}.tfrecord-{shard:05d}-of-{shards:05d}"
 
 
@@ -333,7 +336,7 @@ def sentence_files(
 def parser_file(
   directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
-  """Returns the path of a side's copied parser; None if there is none."""
+  """Returns the path of the copy of a side's parser; None if there is none."""
   parser = manifest["parser"].get(side)
   has_file = parser and parser["file"]
   return files.path_of(directory) / parser["file"] if has_file else None
@@ -389,7 +392,7 @@ def vocabulary(
 def check_vocabulary(
   manifest: Manifest, vocabulary: Vocabulary, side: str
 ) -> None:
-  """Raises InputError unless a dataset was prepared with the given vocabulary."""
+  """Raises InputError if a dataset was prepared with another vocabulary."""
   expected = manifest["vocabulary"][side]
   for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
     if (value := getattr(vocabulary, key)) != expected[key]:

@@ -1,4 +1,4 @@
-"""Encoding of records, which are serialized tf.train.Examples.
+"""Encodes and decodes records, which are serialized tf.train.Examples.
 
 A record has the features of an example sorted by name, each once, with packed
 numbers. Its bytes are those that protobuf writes for this order. Blocks of
@@ -40,7 +40,7 @@ def kind_of(name: str) -> int:
 
 
 def encode(rows: Rows, texts: Mapping[str, Sequence[str]]) -> list[bytes]:
-  """Returns examples serialized as tf.train.Examples.
+  """Serializes examples as tf.train.Examples.
 
   Equal examples always give equal bytes. They are the bytes of
   ExampleSerializer in TFDS, except for the order of features, which is random
@@ -62,7 +62,7 @@ def encode(rows: Rows, texts: Mapping[str, Sequence[str]]) -> list[bytes]:
 
 
 def _stored_values(rows: Rows, name: str) -> list[bytes]:
-  """Returns the serialized values of a feature for each example."""
+  """Serializes the values of a feature, separately for each example."""
   dtype, flat, start = FEATURES[name].dtype, rows.flat[name], rows.start[name]
   if kind_of(name) == _INTEGERS:
     data, end = varints(flat)
@@ -85,7 +85,7 @@ def _before(name: str, size: int) -> bytes:
 
 
 def _delimited(tag: int, content: bytes) -> bytes:
-  """Returns a length-delimited protobuf field."""
+  """Returns a length-delimited protobuf field with a tag and its content."""
   return _header(tag, len(content)) + content
 
 
@@ -127,7 +127,7 @@ def decode(
   stored: Collection[str],
   wanted: Sequence[str],
 ) -> Rows:
-  """Returns the requested features of serialized examples.
+  """Decodes the requested features of serialized examples.
 
   Args:
     data: Bytes that hold the records.
@@ -176,7 +176,7 @@ def _value_ranges(
   names: Sequence[str],
   wanted: Collection[str],
 ) -> Ranges:
-  """Returns the offset and size of the wanted features in every record.
+  """Returns the byte offset and size of the wanted features in every record.
 
   Args:
     array, begin, end: See `decode`.

@@ -1,4 +1,4 @@
-"""Ragged arrays, with one array for a feature's values in many examples.
+"""Ragged arrays: one flat array per feature, with the values of many examples.
 
 Examples are encoded, decoded, checked and padded in this form, which is faster
 than one array for each example. `Lengths` has the numbers of values.
@@ -45,7 +45,7 @@ class Rows:
   def of(
     cls, examples: Sequence[Mapping[str, np.ndarray]], features: Iterable[str]
   ) -> Self:
-    """Returns a list of examples, which may be empty, as `Rows`.
+    """Creates `Rows` from a list of examples, which may be empty.
 
     Raises:
       TypeError: Values cannot be cast to the type of their feature.
@@ -96,7 +96,7 @@ class Rows:
     return np.diff(self.start[feature])
 
   def examples_with(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns a mask of the examples with any value that is marked in `bad`."""
+    """Returns a mask of the examples that have a value marked in `bad`."""
     row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
     return np.isin(np.arange(len(self)), row)
 
@@ -125,7 +125,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths that matter for a model with the given features.
+    """Returns the lengths that batches with the given features depend on.
 
     A side has 0 words if none of the features is of its words.
     """
@@ -186,7 +186,7 @@ def _words(rows: Rows, side: str) -> np.ndarray:
 
 
 class InvalidExampleError(ValueError):
-  """Error of a record that is not a valid example of its dataset.
+  """Error for a record that is not a valid example of its dataset.
 
   Attributes:
     index: Index of the record among the decoded records.
@@ -218,7 +218,7 @@ def check_sizes(rows: Rows, lengths: Lengths, error: str) -> None:
 def join_examples(
   examples: Iterable[Mapping[str, np.ndarray]],
 ) -> Iterator[Rows]:
-  """Yields consecutive examples, `ENCODED_TOGETHER` at a time, as `Rows`."""
+  """Yields `Rows` of up to `ENCODED_TOGETHER` consecutive examples."""
   examples = iter(examples)
   while some := list(itertools.islice(examples, ENCODED_TOGETHER)):
     yield Rows.of(some, some[0])

@@ -1,4 +1,4 @@
-"""Writes metadata with which TFDS reads a dataset directory.
+"""Writes the metadata that TensorFlow Datasets (TFDS) needs to read a dataset.
 
 If TensorFlow is installed, a prepared directory can be read with
 
@@ -53,7 +53,7 @@ def tfds_features(manifest: schema.Manifest) -> tfds.features.FeaturesDict:
 def class_names(labels: Iterable[str]) -> list[str]:
   """Returns distinct TFDS class names: one for id 0, then one per label.
 
-  TFDS stores one name per line. Names must be visible, distinct, and without blanks
+  TFDS stores one name per line. Names must be visible, distinct, and without spaces
   at their ends: "_" is appended where necessary.
 
   >>> class_names(["det", "nsubj", " "])

@@ -66,7 +66,7 @@ def masked_crc(data: bytes) -> int:
 
 
 def frame(payload: bytes) -> bytes:
-  """Frames a payload as in TFRecord files, with its length and CRCs."""
+  """Returns a payload framed as a TFRecord, with its length and checksums."""
   length = struct.pack("<Q", len(payload))
   crcs = (struct.pack("<I", masked_crc(data)) for data in (length, payload))
   return b"".join((length, next(crcs), payload, next(crcs)))
@@ -106,7 +106,7 @@ def scan(path: os.PathLike[str] | str) -> Iterator[bytes]:
 def check_frames(
   data: bytes, offset: np.ndarray, size: np.ndarray, crc: np.ndarray
 ) -> None:
-  """Raises an error if TFRecord frames differ from their index or checksums.
+  """Raises InvalidExampleError if TFRecords differ from index or checksums.
 
   The length in a frame is compared with the index, which detects more errors
   than the checksum of the length.
@@ -139,7 +139,7 @@ def check_frames(
 
 
 def records_sha256(shards: Sequence[str]) -> str:
-  """Combines the SHA-256 sums of shards into the SHA-256 of a split."""
+  """Combines the SHA-256 hashes of shards into one hash of a split."""
   return hashlib.sha256("".join(shards).encode()).hexdigest()
 
 
@@ -174,7 +174,7 @@ def save_index(
 
 
 def load_index(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
-  """Reads the index of a split from a file, and verifies its checksum.
+  """Reads the index of a split from a file, and checks its number of records.
 
   Args:
     path: Path of the index file.

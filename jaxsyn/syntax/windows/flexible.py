@@ -75,7 +75,7 @@ class _Flexible(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(WindowSpec):
-  """Window by a penalty: softmax of scores minus g · (j - p)² / 2σ².
+  """Flexible window: softmax of scores minus a penalty g · (j - p)² / 2σ².
 
   p is the average position that the previous step attended to, Σ_j α_j · j (0 in
   the first step); the strength g = σ(vᵀ tanh(W q + b)) is between 0 and 1.

@@ -51,11 +51,12 @@ class _Local(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Local(WindowSpec):
-  """Window of ⌊p⌋ ± reach: its softmax times exp(-(j - p)² / 2σ²).
+  """Window of ⌊p⌋ ± reach subwords around a predicted position p.
 
-  The product is not renormalized, so weights sum to less than 1; p gets its
-  gradient from the Gaussian. The paper does not state whether the softmax covers
-  the window only; it does in Nematus's implementation.
+  The weights are the softmax in the window times exp(-(j - p)² / 2σ²). The
+  product is not renormalized, so they sum to less than 1; p gets its gradient
+  from the Gaussian. The paper does not state whether the softmax covers the
+  window only; it does in Nematus's implementation.
   """
 
   reach: CountOrOff = option(

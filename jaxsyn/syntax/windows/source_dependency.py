@@ -1,4 +1,4 @@
-"""A second sequence of annotations: encodings of each word's tree neighbors.
+"""A window on encodings of each word's tree neighbors.
 
 Chen et al. 2017, "Neural Machine Translation with Source Dependency
 Representation" (D17-1304, recalled), model 2; model 1 and the vectors are in
@@ -31,10 +31,10 @@ class _SourceDependencyWindow(FullSentenceWindow):
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependencyWindow(WindowSpec):
-  """Window on a second sequence of annotations, which encode the vectors V.
+  """Window on a second encoder's states, computed from words' tree neighbors.
 
-  It has its own bidirectional encoder and alignment, and covers the complete
-  sentence.
+  The encoder is bidirectional and has its own alignment; the window covers the
+  complete sentence.
   """
 
   size: Count = option(

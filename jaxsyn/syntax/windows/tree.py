@@ -27,10 +27,10 @@ from jaxsyn.syntax.windows.window import (
 
 
 def distances(features: SentenceFeatures) -> Array:
-  """Returns the finite tree distances between subwords' words (float32, BSS).
+  """Returns finite tree distances between the words of subwords (BSS).
 
-  All roots depend on EOS: its distance from a word is 1 + depth, and words in
-  different trees are depth + depth + 2 apart.
+  They are float32. All roots depend on EOS: its distance from a word is
+  1 + depth, and words in different trees are depth + depth + 2 apart.
   """
   depth_BS = features.depth_BS  # -1 at EOS, the parent of all roots
   via_eos_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2
@@ -41,7 +41,7 @@ def distances(features: SentenceFeatures) -> Array:
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """Returns the distances from one subword of each hypothesis (BNS)."""
+  """Returns the tree distances from one subword per hypothesis (BNS)."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 
@@ -92,11 +92,13 @@ class _SyntaxDirected(Window):
 
 @dataclasses.dataclass(frozen=True)
 class SyntaxDirected(WindowSpec):
-  """Window of n edges around the predicted word: softmax of e · exp(-M[p]² / 2σ²).
+  """Window of words at most n tree edges from the predicted word.
 
-  M counts edges of the tree. Choices that the paper leaves open: both sums of
-  Eq. 11 are over tree distance; p selects subword ⌊p⌋, which is always visible;
-  subwords of a word share its distances; EOS is the parent of the root.
+  The weights are the softmax of e · exp(-M[p]² / 2σ²) with the alignment scores
+  e and the tree distances M, in edges. Choices that the paper leaves open: both
+  sums of Eq. 11 are over tree distance; p selects subword ⌊p⌋, which is always
+  visible; subwords of a word share its distances; EOS is the parent of the
+  root.
 
   An index has no gradient, so with position="hard" the predictor is not trained.
   """

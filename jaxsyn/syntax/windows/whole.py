@@ -16,7 +16,7 @@ from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
 
 
 class FullSentenceWindow(Window):
-  """Module of the window that covers the complete sentence."""
+  """Linen module of the window that covers the complete sentence."""
 
   def __call__(
     self,

@@ -32,7 +32,7 @@ def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
 
 
 class Window(nn.Module):
-  """Linen module of a window.
+  """Base class of window modules, which compute attention weights.
 
   It must ignore padding and treat sentences independently;
   `tests/test_every_window.py` tests this for the whole table.
@@ -50,7 +50,7 @@ class Window(nn.Module):
     return ()
 
   def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the inputs of the window's own annotations (BSD, any width).
+    """Returns the inputs of the window's own encoder (BSD, any width).
 
     Only for windows whose spec sets `has_own_annotations`.
 
@@ -94,7 +94,7 @@ class Window(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WindowSpec(Choice):
-  """Options of a window.
+  """Base class of the options of windows.
 
   For a sentence without a tree, a window that requires features is replaced: by
   global attention in the first context, by zeros in others.
@@ -107,7 +107,7 @@ class WindowSpec(Choice):
   has_own_annotations: ClassVar[bool] = False
 
   def make(self, site: AttentionSite) -> Window:
-    """Creates the Linen module."""
+    """Creates the Linen module of the window at a site."""
     return self.window(self, site)
 
   def check(self, at: ConfigPath) -> None:
@@ -129,7 +129,7 @@ class PredictedPosition(nn.Module):
 
   @nn.compact
   def __call__(self, query_BNG: Array, real_BS: Array) -> Array:
-    """Returns p_BN, float32."""
+    """Returns the position p of each hypothesis (BN, float32)."""
     hidden_BNG = nn.Dense(
       query_BNG.shape[-1],
       dtype=self.dtype,

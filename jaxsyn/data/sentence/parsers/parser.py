@@ -29,13 +29,13 @@ from jaxsyn.options import Choice, ConfigPath
 # line, in characters, is not a sentence and is kept as one unparsed word.
 LONGEST_LINE = 5000
 
-# Characters that end a line or a field in some format; parsers read blanks instead.
+# Characters that end a line or a field in some format; parsers read spaces instead.
 _BREAKS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-  """Identity of a parser, which manifests record and translation verifies.
+  """Identity of a parser, recorded in manifests and verified for translation.
 
   Attributes:
     kind: Name in `jaxsyn.data.sentence.parsers.PARSERS`.
@@ -69,7 +69,7 @@ class Identity:
 
   @property
   def title(self) -> str:
-    """Model name, after the parser type unless the file ending shows it."""
+    """Model name, preceded by the parser type unless the name ends in it."""
     has_suffix = self.name.endswith(f".{self.kind}")
     return self.name if has_suffix else f"{self.kind} {self.name}"
 
@@ -82,7 +82,7 @@ class Identity:
 
 
 class Parser(abc.ABC):
-  """Loaded dependency parser, usable in its process and in forked processes.
+  """Base class of loaded dependency parsers, which remain usable after a fork.
 
   Attributes:
     identity: Identity of the parser: its software, model and options.
@@ -92,7 +92,7 @@ class Parser(abc.ABC):
 
   @property
   def key(self) -> str:
-    """Key under which the parser's trees are stored."""
+    """String that identifies the parser's trees in caches and hashes."""
     return self.identity.key
 
   @abc.abstractmethod
@@ -138,7 +138,7 @@ class Parser(abc.ABC):
     ]
 
   def _parse(self, lines: Sequence[str]) -> list[tuple[Parse, list[str]]]:
-    """Returns the parse of each line, and the parser's trees as CoNLL-U texts."""
+    """Parses lines; returns their parses, and their trees as CoNLL-U texts."""
     # Programs written in C end a text at a NUL.
     indices = [
       i
@@ -151,7 +151,7 @@ class Parser(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ParserSpec(Choice, abc.ABC):
-  """Config section of a side's parser.
+  """Config section that selects the dependency parser of one side.
 
   Attributes:
     kind: Name of the parser in PARSERS.
@@ -168,7 +168,7 @@ class ParserSpec(Choice, abc.ABC):
 
   @property
   def file(self) -> pathlib.Path | None:
-    """File of the model; None if the model has several files."""
+    """Path of the model file; None if the model is not a single file."""
     return None
 
   @abc.abstractmethod
@@ -179,7 +179,7 @@ class ParserSpec(Choice, abc.ABC):
     directory: str | pathlib.Path,
     downloads: Mapping[str, Download],
   ) -> Self:
-    """Returns the spec with all names and paths that opening the parser needs.
+    """Returns the spec with the complete name or path of its model.
 
     Args:
       at: Path of the spec in the config, for messages.
@@ -192,7 +192,7 @@ class ParserSpec(Choice, abc.ABC):
     """
 
   def with_identity(self, identity: Identity) -> Self:
-    """Returns the spec with the model name in a recorded identity."""
+    """Returns the spec with the model name from a recorded identity."""
     return self
 
   def at(self, place: str) -> Self:
@@ -213,7 +213,7 @@ class ParserSpec(Choice, abc.ABC):
 
 
 def on_one_line(line: str) -> str:
-  """Replaces line breaks and control characters of a line with blanks."""
+  """Replaces line breaks and control characters of a line with spaces."""
   return _BREAKS.sub(" ", line)
 
 
@@ -226,7 +226,7 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns a line's parse and trees if the CoNLL-U text matches the line."""
+  """Matches CoNLL-U text with its line; returns the line's parse and trees."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -256,7 +256,7 @@ def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
 
 
 def _with_id(block: str, sentence_id: str) -> str:
-  """Returns a CoNLL-U tree with no comments except `# text` and `# sent_id`."""
+  """Sets `# sent_id` of a CoNLL-U tree; drops all comments except `# text`."""
   rows = block.split("\n")
   text_rows = [row for row in rows if row.startswith("# text = ")][:1]
   words = [row for row in rows if not row.startswith("#")]

@@ -1,4 +1,4 @@
-"""Finds the parser that a dataset or run directory records."""
+"""Finds and opens the parser that is recorded in a dataset's manifest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spec(
   side: str,
   place: str = "",
 ) -> ParserSpec | None:
-  """Returns the spec of a side's recorded parser, or None.
+  """Returns the config section of a side's recorded parser, or None.
 
   Args:
     folder: Dataset or run directory, which has a copy of the parser's file.

@@ -1,6 +1,6 @@
 """Dependency parsing with spaCy pipelines, from a package or a folder.
 
-Each line is parsed as one sentence. Blanks that spaCy counts as words are removed. The
+Each line is parsed as one sentence. Whitespace tokens of spaCy are removed. The
 label ROOT becomes UD's "root"; all other labels are the pipeline's, which for English
 and German are not those of UD.
 
@@ -95,14 +95,14 @@ class SpacyParser(Parser):
 
 
 def _text(doc: Any) -> str:
-  """Returns the CoNLL-U text of a document, without words that are blanks."""
+  """Returns the CoNLL-U text of a document, without whitespace tokens."""
   words = [word for word in doc if visible(word.text)]
   ids = {word.i: id_ for id_, word in enumerate(words, 1)}
   rows = []
   for word in words:
     head = word.head
     while head.i not in ids and head.head.i != head.i:
-      head = head.head  # a blank's dependents move to its head
+      head = head.head  # a whitespace token's dependents move to its head
     is_root = head.i == word.i or head.i not in ids
     parent = 0 if is_root else ids[head.i]
     relation = "root" if is_root else word.dep_

@@ -90,7 +90,7 @@ class StanzaParser(Parser):
 
 
 def _text(output: str) -> str:
-  """Returns CoNLL-U text whose sentences have words and one blank line each."""
+  """Removes sentences without words and extra blank lines from CoNLL-U text."""
   blocks = [block.strip("\r\n") for block in output.split("\n\n")]
   return "".join(
     f"{block}\n\n"

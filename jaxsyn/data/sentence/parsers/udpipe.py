@@ -45,7 +45,7 @@ def load_udpipe() -> Any:
 
 
 def _can_load(path: pathlib.Path) -> bool:
-  """Returns whether UDPipe loads a model file in another process.
+  """Tests in another process whether UDPipe can load a model file.
 
   Some corrupt files make UDPipe throw a C++ exception, which would end this process.
   """
@@ -60,7 +60,7 @@ def _can_load(path: pathlib.Path) -> bool:
 
 
 class UDPipe(Parser):
-  """Parser that runs a UDPipe 1 model, which splits lines into words.
+  """Parser that runs a UDPipe 1 model, which also splits lines into words.
 
   Attributes:
     path: Model file.
@@ -191,7 +191,7 @@ def _find(
   at: ConfigPath,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[str, fetch.Download]:
-  """Returns the file of a model ("en", "en-gum") of spacy-udpipe."""
+  """Returns the file and download of a spacy-udpipe model, such as "en"."""
   from spacy_udpipe import utils as spacy_udpipe
 
   if name in spacy_udpipe.LANGUAGES:
