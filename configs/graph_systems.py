@@ -150,7 +150,7 @@ def tree_rotary(config: ConfigDict) -> None:
 def graph_block(config: ConfigDict) -> None:
   """Gated graph convolutions on the embeddings: Marcheggiani & Titov 2017.
 
-  Two layers, which are best in Bastings et al. 2017 (recalled).
+  Two layers, which are best in Bastings et al. 2017 (from memory).
   """
   config.parts.encoder.graph_block = MODIFIERS.section("graph_block", depth=2)
 

@@ -3,7 +3,7 @@
 Part of the table in `configs/systems.py`. The methods are those of Chen et al.
 2018, "Syntax-Directed Attention for Neural Machine Translation" (AAAI), and its
 baselines, such as Chen et al. 2017, "Neural Machine Translation with Source
-Dependency Representation" (EMNLP), recalled.
+Dependency Representation" (EMNLP), from memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def gru_double_syntax(config: ConfigDict) -> None:
 def gru_graph(config: ConfigDict) -> None:
   """Graph convolutions on the encoder's states: Bastings et al. 2017.
 
-  BiRNN + GCN in the paper: two layers with gates (recalled).
+  BiRNN + GCN in the paper: two layers with gates (from memory).
   """
   gru_global(config)
   config.parts.encoder.graph_block = MODIFIERS.section(

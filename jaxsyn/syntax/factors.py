@@ -46,7 +46,7 @@ class Factor(Choice):
   """Base class of factors, which give each subword a label (0: no word)."""
 
   # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
-  # the position in a word 5 (Sennrich & Haddow, Table 1, recalled).
+  # the position in a word 5 (Sennrich & Haddow, Table 1, from memory).
   share: ClassVar[float] = 10 / 500
   # Feature that the factor reads in addition to words; "" if none.
   required_feature: ClassVar[str] = ""

@@ -3,7 +3,7 @@
 Marcheggiani & Titov 2017, "Encoding Sentences with Graph Convolutional Networks
 for Semantic Role Labeling" (arXiv:1703.04826), Eqs. 3 to 5; in translation, on
 top of a recurrent encoder: Bastings et al. 2017, "Graph Convolutional Encoders
-for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Both recalled.
+for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Both cited from memory.
 
   h'_v = ReLU(Σ_u g_uv (V_dir h_u + b_dir,rel)),  g_uv = σ(h_u · v̂_dir + b̂_dir,rel)
 
@@ -170,7 +170,7 @@ class GraphBlock(ModifierSpec):
   message; EOS and sentences without a tree get none. A word without subwords is
   skipped: its children depend on its own parent. As in the papers, messages are
   not normalized by the number of edges; b̂ is initialized to 0. Marcheggiani &
-  Titov's code (recalled) drops edges in training, initializes b̂ of parents and
+  Titov's code (from memory) drops edges in training, initializes b̂ of parents and
   children to 1, and has no bias for the word itself.
   """
 

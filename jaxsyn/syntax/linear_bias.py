@@ -4,7 +4,7 @@ Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
 Text-to-Text Transformer" (arXiv:1910.10683), section 2.1. The paper describes
 32 biases per head, ranges of distances that grow logarithmically up to 128, one
 range for all larger distances, and biases shared by all layers. The limits of
-the ranges follow the authors' code, recalled.
+the ranges follow the authors' code, from memory.
 
 Letters: L kind of a pair.
 """

@@ -5,7 +5,7 @@ Li et al. 2021, "Improving BERT with Syntax-aware Local Attention"
 of its two neighbors in the sentence, and a gate mixes this with attention to all
 words. The mask and the gate follow the authors' code
 (github.com/Neutralzz/syntax_aware_local_attention). Zhang et al. 2020, "SG-Net:
-Syntax-Guided Machine Reading Comprehension" (arXiv:1908.05147, recalled),
+Syntax-Guided Machine Reading Comprehension" (arXiv:1908.05147, from memory),
 section 3: a word attends to itself and its ancestors.
 
 Letters: X another word.

@@ -1,7 +1,7 @@
 """Source dependency representation: an encoding of a word's tree neighbors.
 
 Chen, Wang, Utiyama, Liu, Tamura, Sumita & Zhao 2017, "Neural Machine
-Translation with Source Dependency Representation" (EMNLP, D17-1304, recalled),
+Translation with Source Dependency Representation" (EMNLP, D17-1304, from memory),
 model 1; their model 2 is `jaxsyn.syntax.windows.source_dependency`. The paper
 pools pairs and convolves again; here there is one convolution and one maximum
 over the complete unit.

@@ -1,11 +1,11 @@
 """A learned bias of each head for the tree path between two words.
 
 Ying et al. 2021, "Do Transformers Really Perform Bad for Graph Representation?"
-(Graphormer, arXiv:2106.05234, recalled), sections 3.1.2 and 3.1.3: spatial
+(Graphormer, arXiv:2106.05234, from memory), sections 3.1.2 and 3.1.3: spatial
 encoding (Eq. 6) and edge encoding (Eq. 7), there of molecules, here of
 dependency trees. Eq. 7 multiplies a vector of the edge with one of its position
 on the path; here each position, relation and direction has its own bias. As in
-the authors' code (recalled), edge encodings cover 5 edges, and biases are
+the authors' code (from memory), edge encodings cover 5 edges, and biases are
 initialized from N(0, 0.02²).
 
 Letters: L kind of a pair; R relation and direction of an edge; E edge of a path;
@@ -156,7 +156,7 @@ class TreeBias(PairBias):
     'Kind φ of a pair of words: "distance", the number of edges between '
     'them, as published; "steps", the numbers of edges up to their lowest '
     "common ancestor and down from it, each clipped, which distinguishes "
-    "parent, child, sibling and ancestor (Kim et al. 2020, recalled, as a "
+    "parent, child, sibling and ancestor (Kim et al. 2020, from memory, as a "
     "factor).",
   )
   clip: Count = option(

@@ -1,21 +1,21 @@
 """Positions of words in the tree, added to their embeddings.
 
 "path": Shiv & Quirk 2019, "Novel positional encodings to enable tree-based
-transformers" (NeurIPS 2019, recalled), section 3: the branches taken from the
+transformers" (NeurIPS 2019, from memory), section 3: the branches taken from the
 root, last one first, each a one-hot vector times a power of a learned decay p,
 and all times √((1 - p²) D / 2). They convert trees to binary trees first (left
 child, right sibling). Here a branch is the index of a child among its siblings
 in sentence order, at most `branches` - 1. p is the sigmoid of a parameter and
-starts between 0 and 1; in the authors' library (icecaps, recalled) it is the tanh
+starts between 0 and 1; in the authors' library (icecaps, from memory) it is the tanh
 of one that starts near 0, so that it may be negative.
 
 "laplacian": Dwivedi & Bresson 2021, "A Generalization of Transformer Networks to
-Graphs" (arXiv:2012.09699, recalled), section 2.1: eigenvectors of the Laplacian,
+Graphs" (arXiv:2012.09699, from memory), section 2.1: eigenvectors of the Laplacian,
 projected to D, with random signs in training.
 
 "depth": the number of edges to the root as a position, as in Wang et al. 2019,
 "Self-Attention with Structural Position Representations" (arXiv:1909.00383,
-recalled). How they combine it with the position in the sentence is not known to
+from memory). How they combine it with the position in the sentence is not known to
 us; here its sinusoids are added with the dimensions in reverse order.
 
 Letters: E eigenvector; I level, from the word upwards; R branch; C decay.

@@ -1,7 +1,7 @@
 """Flexible attention: a window whose width is predicted in each step.
 
 Shu & Nakayama 2017, "An Empirical Study of Adequate Vision Span for
-Attention-Based Neural Machine Translation". The formulas are recalled from
+Attention-Based Neural Machine Translation". The formulas were reconstructed from
 secondary sources; σ is not verified.
 """
 

@@ -1,7 +1,7 @@
 """A window on encodings of each word's tree neighbors.
 
 Chen et al. 2017, "Neural Machine Translation with Source Dependency
-Representation" (D17-1304, recalled), model 2; model 1 and the vectors are in
+Representation" (D17-1304, from memory), model 2; model 1 and the vectors are in
 `jaxsyn.syntax.source_dependency`. There the scores of both alignments are mixed
 before the softmax. This is the form with two contexts, as in Chen et al. 2018.
 """
