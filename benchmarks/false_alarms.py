@@ -34,7 +34,7 @@ def called_different(
   planted: float = 0.0,
   seed: int = 0,
 ) -> dict[str, int]:
-  """Returns the number of trials with a p-value below 0.05 for each test.
+  """Counts, for each test, the trials with a p-value below 0.05.
 
   Args:
     metric: Name in `jaxsyn.scoring.metrics.METRICS`.

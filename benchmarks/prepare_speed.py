@@ -28,7 +28,7 @@ from jaxsyn.preprocess import build
 
 
 def run(source: str, target: str, trees: str, lines: int) -> Figures:
-  """Measures the preparation of the first lines of two parallel files.
+  """Measures the speed of preparing the first lines of two parallel files.
 
   Args:
     source, target: Text files.
@@ -63,7 +63,7 @@ def _prepare(
   targets: Sequence[str],
   parses: Sequence[str],
 ) -> tuple[float, float]:
-  """Returns the processor seconds of vocabulary training and of preparation."""
+  """Returns the processor seconds of vocabulary training and preparation."""
   folder.mkdir()
   for name, lines in (("source", sources), ("target", targets)):
     text = "".join(f"{line}\n" for line in lines)

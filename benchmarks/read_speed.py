@@ -57,7 +57,7 @@ def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
 
 
 def run(values: flags.FlagValues) -> Figures:
-  """Measures reading for --seconds, then until the shuffling window ends."""
+  """Measures the reading speed over --seconds and to a shuffle window's end."""
   figures: dict[str, tuple[float, str]] = {}
   with Timer() as first:
     loader = open_training_data(values.data, values)
@@ -86,7 +86,7 @@ def run(values: flags.FlagValues) -> Figures:
 
 
 def _window_ends(loader: DataLoader) -> Iterable[int]:
-  """Returns the batch counts at which a shuffling window ends.
+  """Returns the numbers of batches after which a shuffling window ends.
 
   A window is read while the one before is used, so that only the ends of windows
   have used all that was read.
@@ -100,7 +100,7 @@ def _window_ends(loader: DataLoader) -> Iterable[int]:
 
 
 def padding(data: str, values: flags.FlagValues) -> Figures:
-  """Returns the share of padding in an epoch, with and without windows."""
+  """Returns the percentage of padding with and without shuffling windows."""
   loader = open_training_data(data, values)
   sampler, batch = loader.batch_sampler, Batches()
   figures = {"examples": (float(len(loader)), "examples")}
@@ -128,7 +128,7 @@ def drop_from_cache(folder: pathlib.Path) -> None:
 
 
 def _measure(values: flags.FlagValues, data: str) -> None:
-  """Measures reading in new processes, with a cold and a warm file cache."""
+  """Measures the reading speed with a cold and a warm file cache."""
   command = [sys.executable, "-m", "benchmarks.read_speed", *sys.argv[1:]]
   command += [f"--data={data}", "--synthetic=0", "--once"]
   for state in ("cold", "warm"):

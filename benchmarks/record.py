@@ -57,7 +57,7 @@ Record = dict[str, Any]
 
 
 def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
-  """Returns a record that contains the given sections.
+  """Runs the chosen sections and returns their results as a record.
 
   Args:
     work: Folder for data and runs.
@@ -308,7 +308,7 @@ def get_config(system="transformer"):
 
 
 def _files(folder: pathlib.Path) -> dict[str, str]:
-  """Returns a dict from file name to digest ("" for files without arrays)."""
+  """Maps file names in a folder to digests ("" for files without arrays)."""
   return {
     str(path.relative_to(folder)): shards.sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")

@@ -50,7 +50,7 @@ def called_different(
   samples: int = 300,
   planted: float = 0.0,
 ) -> dict[str, int]:
-  """Counts simulated trials with p < 0.05, with and without correction."""
+  """Counts simulated trials with p < 0.05, corrected for few seeds or not."""
   seed_sd, sentence_sd, run_sd = SPREADS[spread]
   even = np.full(sentences, 1 / sentences)
   hits: dict[str, int] = collections.Counter(corrected=0, bootstrap=0)
@@ -98,7 +98,7 @@ class _Scores:
   def compare(
     self, system: int, variance: str, margin: float, shift: float = 0.0
   ) -> tuple[float, float]:
-    """Tests whether a system, with shifted scores, differs from the first.
+    """Tests whether a system, with shifted scores, differs from the first one.
 
     Returns:
       p-values of a difference and of equivalence.

@@ -20,7 +20,7 @@ def sha256(data: bytes) -> str:
 
 
 def digests(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns digests of each shard and, by split, of each feature's values.
+  """Returns a digest per shard and, for each split, a digest per feature.
 
   Together they distinguish a new feature from a changed one.
   """
@@ -43,7 +43,7 @@ def digests(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def features(shard: bytes) -> Iterator[tuple[str, bytes]]:
-  """Yields (name, serialized value) of all features of a shard's records.
+  """Yields (name, serialized value) for every feature in a shard's records.
 
   It reads the wire format itself, so that it does not depend on the reader that
   it is to check. A record is length (8 bytes), CRC (4), tf.train.Example, CRC (4).

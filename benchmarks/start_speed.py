@@ -31,7 +31,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
-  """Returns the times and speeds of the start of a training process.
+  """Starts a training process; returns the times of its first steps.
 
   Args:
     command: Command of the training, without --workdir.
@@ -75,7 +75,7 @@ def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
 
 
 def training_options(steps: int) -> list[str]:
-  """Returns config flags for a run of `steps` steps that logs each of them."""
+  """Returns config flags for a run that logs each of its `steps` steps."""
   return [
     f"--config.train.steps={steps}",
     "--config.train.log_every=1",
@@ -85,7 +85,7 @@ def training_options(steps: int) -> list[str]:
 
 
 def _processor_seconds(pid: int) -> float:
-  """Returns the processor time of all threads of a running process."""
+  """Returns the total processor time of a running process's threads."""
   stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
   user, system = stat.rpartition(")")[2].split()[11:13]
   return (int(user) + int(system)) / TICK

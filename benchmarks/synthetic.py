@@ -55,7 +55,7 @@ class Text:
   def batches(
     self, features: Collection[str], rows: int, count: int
   ) -> list[Batch]:
-    """Returns random batches of one shape.
+    """Returns batches of random sentence pairs, all of the same shape.
 
     Args:
       features: Names of features, in addition to the subwords.
@@ -183,7 +183,7 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
 
 
 def _write_shard(path: pathlib.Path, text: Text, count: int) -> np.ndarray:
-  """Writes pairs in random order; returns the index entries."""
+  """Writes a shard of random sentence pairs; returns its index entries."""
   rng = np.random.default_rng(1)
   pairs = Rows.of(
     text.examples(), tuple(schema.features({"sides": ["source"]}))

@@ -13,7 +13,7 @@ from jaxsyn.syntax import MODIFIERS
 
 
 def linear_bias(config: ConfigDict) -> None:
-  """Learned score bias for distances in the sentence: Raffel et al. 2020 (T5).
+  """Attention-score bias for sentence distances: Raffel et al. 2020 (T5).
 
   Encoder and decoder, shared by their layers. Sinusoidal positions are kept; T5
   has none: --config.model.transformer.positions=False.
@@ -23,7 +23,7 @@ def linear_bias(config: ConfigDict) -> None:
 
 
 def tree_bias(config: ConfigDict) -> None:
-  """Learned score bias for tree distances: Ying et al. 2021, Graphormer.
+  """Attention-score bias for tree distances: Ying et al. 2021 (Graphormer).
 
   All layers and heads of the encoder, one bias for all layers.
   """
@@ -37,14 +37,14 @@ def tree_bias_edges(config: ConfigDict) -> None:
 
 
 def tree_bias_steps(config: ConfigDict) -> None:
-  """Learned score bias for the tree steps up and down to a word. Ours."""
+  """Attention-score bias for tree steps up and down; our own variant."""
   config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
 
 
 def tree_bias_steps_edges(config: ConfigDict) -> None:
-  """`tree_bias_steps` with biases for the relations along the path. Ours."""
+  """`tree_bias_steps` with biases for relations on paths; our own variant."""
   tree_bias_steps(config)
   config.parts.encoder.tree_bias.edges = True
 
@@ -56,7 +56,7 @@ def tree_bias_random_tree(config: ConfigDict) -> None:
 
 
 def tree_position(config: ConfigDict) -> None:
-  """Encoded path to the root, added to embeddings: Shiv & Quirk 2019."""
+  """Encoded tree path to the root, added to embeddings: Shiv & Quirk 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section("tree_position")
 
 
@@ -75,7 +75,7 @@ def tree_position_depth(config: ConfigDict) -> None:
 
 
 def neighbour_heads(config: ConfigDict) -> None:
-  """Two heads that attend only to words nearby in the tree: Li et al. 2021.
+  """Two attention heads that see only words nearby in the tree: Li et al. 2021.
 
   The mask of the paper in all encoder layers, without its gate. For the heads
   of SG-Net, set
@@ -91,9 +91,9 @@ def neighbour_heads_random_tree(config: ConfigDict) -> None:
 
 
 def neighbour_heads_gated(config: ConfigDict) -> None:
-  """All heads mix attention to near words in the tree with full attention.
+  """All heads mix tree-local attention with full attention: Li et al. 2021.
 
-  Li et al. 2021: one gate per position and layer, shared by all heads.
+  There is one gate per position and layer, shared by all heads.
   """
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", heads=None, gate="input"
@@ -101,7 +101,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near(config: ConfigDict) -> None:
-  """Two heads that attend only to words at most two tree edges away. Ours.
+  """Two attention heads limited to two edges in the tree; our own variant.
 
   Neither the neighbors of these words in the sentence nor EOS are visible.
   """
@@ -117,14 +117,14 @@ def neighbour_heads_near_random_tree(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near_gated(config: ConfigDict) -> None:
-  """`neighbour_heads_near` in all heads, each gated by its query. Ours."""
+  """`neighbour_heads_near` in all heads, gated by queries; our own variant."""
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False, heads=None, gate="query"
   )
 
 
 def dasa(config: ConfigDict) -> None:
-  """DASA: scores scaled by nearness in the tree, after Chi et al. 2026.
+  """DASA: attention scores scaled by tree nearness, after Chi et al. 2026.
 
   Only the abstract was available; the formula is our reading of it.
   """
@@ -132,7 +132,7 @@ def dasa(config: ConfigDict) -> None:
 
 
 def rotary(config: ConfigDict) -> None:
-  """Rotary positions in the sentence: Su et al. 2021, RoFormer.
+  """Rotary positions in the sentence: Su et al. 2021 (RoFormer).
 
   In encoder and decoder, instead of sinusoids.
   """
@@ -142,7 +142,7 @@ def rotary(config: ConfigDict) -> None:
 
 
 def tree_rotary(config: ConfigDict) -> None:
-  """Rotary positions; half of the encoder's use the depth in the tree. Ours."""
+  """Rotary positions, half by tree depth in the encoder; our own variant."""
   rotary(config)
   config.parts.encoder.tree_rotary.by = ("line", "depth")
 
@@ -168,7 +168,7 @@ def graph_block_after(config: ConfigDict) -> None:
 
 
 def graph_block_beside(config: ConfigDict) -> None:
-  """Graph convolution parallel to the first encoder attention. Ours."""
+  """Graph convolution parallel to first-layer attention; our own variant."""
   config.parts.encoder.graph_block = MODIFIERS.section(
     "graph_block", at="beside", layers=(0,)
   )

@@ -23,7 +23,7 @@ def multitask(config: ConfigDict) -> None:
 
 
 def distilled(config: ConfigDict) -> None:
-  """Two heads imitate the attention of a teacher that reads trees. Ours.
+  """Two attention heads imitate a teacher that reads trees; our own variant.
 
   --config.losses.distillation.teacher=runs/pascal names that run. Translation
   needs no parser.
@@ -42,7 +42,7 @@ def distilled_words(config: ConfigDict) -> None:
 
 
 def mixed_encoder(config: ConfigDict) -> None:
-  """Sources as text and as linearized trees: Currey & Heafield 2019.
+  """Training on source text and on linearized trees: Currey & Heafield 2019.
 
   In training, every source also occurs as a linearized tree with its words.
   Translation uses the plain source and needs no parser.
@@ -51,7 +51,7 @@ def mixed_encoder(config: ConfigDict) -> None:
 
 
 def sisa(config: ConfigDict) -> None:
-  """SISA: one encoder head learns to parse, Bugliarello & Okazaki 2020.
+  """SISA: an attention head learns to parse, Bugliarello & Okazaki 2020.
 
   Translation needs no parser. config.data.tree="linear" or "random" gives the
   controls.
@@ -64,7 +64,7 @@ def sisa(config: ConfigDict) -> None:
 
 
 def dbsa(config: ConfigDict) -> None:
-  """DBSA: an encoder and a decoder head learn to parse, Deguchi et al. 2019.
+  """DBSA: attention heads on both sides learn to parse, Deguchi et al. 2019.
 
   The loss has λ_dep = 0.5 for each side. Training needs trees on both sides;
   translation needs no parser.

@@ -43,7 +43,7 @@ def get_config(system: str = "transformer") -> ml_collections.ConfigDict:
 
 
 def pud(source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the config for two languages of the PUD treebanks.
+  """Returns the config for a pair of languages of the PUD treebanks.
 
   Raises:
     InputError: There is no treebank of a language.

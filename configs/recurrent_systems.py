@@ -25,7 +25,7 @@ def gru_global(config: ConfigDict) -> None:
 
 
 def gru_local(config: ConfigDict) -> None:
-  """Attention window of fixed width, predicted position: Luong et al. 2015.
+  """Fixed attention window around a predicted position: Luong et al. 2015.
 
   The paper calls it "local-p".
   """
@@ -84,7 +84,7 @@ def _size(config: ConfigDict) -> FieldReference:
 
 
 def gru_sdr(config: ConfigDict) -> None:
-  """A word's tree neighbors in its embedding: Chen et al. 2017, model 1."""
+  """Tree neighbors encoded in word embeddings: Chen et al. 2017, model 1."""
   gru_global(config)
   # The last `size` dimensions of the embedding hold the encoding.
   config.parts.encoder.source_dependency = MODIFIERS.section(
@@ -93,6 +93,6 @@ def gru_sdr(config: ConfigDict) -> None:
 
 
 def gru_double_sdr(config: ConfigDict) -> None:
-  """A second context, of tree neighbors: Chen et al. 2017, model 2."""
+  """Second attention context from tree neighbors: Chen et al. 2017, model 2."""
   gru_global(config)
   _gru(config, "source_dependency", size=_size(config))

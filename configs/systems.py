@@ -1,4 +1,4 @@
-"""The table of all systems, with one function for each.
+"""Table of all systems, with one function for each system.
 
 A system selects attention modifiers, data and losses, and sets the options that
 differ from the defaults of the modifiers, which are those of their papers. All
@@ -30,7 +30,7 @@ def transformer(config: ConfigDict) -> None:
 
 
 def pascal(config: ConfigDict) -> None:
-  """Parent-scaled self-attention: Bugliarello & Okazaki 2020.
+  """Parent-scaled self-attention: Bugliarello & Okazaki 2020 (PASCAL).
 
   First encoder layer, variance 1, two heads: the setting for NC11 En-De.
   """
@@ -38,19 +38,19 @@ def pascal(config: ConfigDict) -> None:
 
 
 def pascal_ignoring(config: ConfigDict) -> None:
-  """PASCAL with parent ignoring (q = 0.4), the setting for NC11 En-De."""
+  """PASCAL that ignores 40 % of parents in training, as for NC11 En-De."""
   pascal(config)
   config.parts.encoder.parent_scaled.ignore = 0.4
 
 
 def pascal_additive(config: ConfigDict) -> None:
-  """PASCAL that adds the logarithms of its weights to the scores. Ours."""
+  """PASCAL with log-weights added to attention scores; our own variant."""
   pascal(config)
   config.parts.encoder.parent_scaled.apply = "add_log"
 
 
 def deps_san(config: ConfigDict) -> None:
-  """Scores scaled by distance in the tree: Peng et al., Deps-SAN.
+  """Attention scores scaled by tree distance: Peng et al. (Deps-SAN).
 
   All heads of the first three encoder layers, variance 1: the paper's best.
   """
@@ -58,7 +58,7 @@ def deps_san(config: ConfigDict) -> None:
 
 
 def deps_san_rs(config: ConfigDict) -> None:
-  """Deps-SAN with RS-Sparse (q = 0.1, k = 6): random pairs get distance k.
+  """Deps-SAN with RS-Sparse: a random 10 % of pairs count as 6 edges apart.
 
   A dropped pair counts as k edges apart: our reading of "set to k".
   """
@@ -68,7 +68,7 @@ def deps_san_rs(config: ConfigDict) -> None:
 
 
 def deps_san_wink(config: ConfigDict) -> None:
-  """Deps-SAN with Wink-Sparse (k = 6): far pairs dropped in training.
+  """Deps-SAN with Wink-Sparse: training drops pairs more than 6 edges apart.
 
   With variance 1, float32 shows no effect: weights beyond six edges are at most
   9e-12. A larger sigma or another `fill` has an effect.
@@ -78,7 +78,7 @@ def deps_san_wink(config: ConfigDict) -> None:
 
 
 def deps_san_additive(config: ConfigDict) -> None:
-  """Deps-SAN that adds the logarithms of its weights to the scores. Ours."""
+  """Deps-SAN with log-weights added to attention scores; our own variant."""
   deps_san(config)
   config.parts.encoder.tree_scaled.apply = "add_log"
 
@@ -105,7 +105,10 @@ def _localness(config: ConfigDict, **options: str) -> None:
 
 
 def localness_fixed(config: ConfigDict) -> None:
-  """Gaussian bias around a predicted center, window 10: Yang et al. 2018."""
+  """Gaussian attention bias around a predicted center: Yang et al. 2018.
+
+  The window is 10 subwords wide.
+  """
   _localness(config, window="fixed")
 
 
@@ -143,7 +146,7 @@ def context_deep_global(config: ConfigDict) -> None:
 
 
 def relative(config: ConfigDict) -> None:
-  """Relative positions: Shaw et al. 2018, k = 16 as in their base model.
+  """Relative positions in the sentence: Shaw et al. 2018, maximum distance 16.
 
   Encoder and decoder. --config.model.transformer.positions=False removes the
   absolute positions, as in the paper. Omote et al. 2019 have k = 2; the parameter
@@ -154,7 +157,7 @@ def relative(config: ConfigDict) -> None:
 
 
 def dependency_relative(config: ConfigDict) -> None:
-  """Relative positions in the tree: Omote et al. 2019, l = 2, all layers.
+  """Relative positions in the tree, clipped at 2 edges: Omote et al. 2019.
 
   The paper keeps absolute positions; --config.model.transformer.positions=False
   removes them, as in its ablation.
@@ -178,12 +181,12 @@ def dependency_relative_both(config: ConfigDict) -> None:
 
 
 def given_weighting(config: ConfigDict) -> None:
-  """Scores multiplied by a matrix that the caller adds to the batch."""
+  """Attention scores multiplied by a matrix that the caller adds to batches."""
   config.parts.encoder.given_weighting = MODIFIERS.section("given_weighting")
 
 
 def guided_alignment(config: ConfigDict) -> None:
-  """A cross-attention head learns given word alignments: Garg et al. 2019.
+  """A cross-attention head trained on word alignments: Garg et al. 2019.
 
   Head 0 of the last decoder layer but one, weight 0.05. The data must be
   prepared with config.prepare.alignments.

@@ -58,7 +58,7 @@ def main(
   multiple: bool = False,
   word: str = "",
 ) -> None:
-  """Parses the command line, calls a function with the flags and exits.
+  """Parses the command line, runs a command with its flags, and exits.
 
   Args:
     function: Function that runs the command.

@@ -88,7 +88,7 @@ COMMANDS = {
 
 
 def again(name: str) -> str:
-  """Returns the shell command that starts a `jaxsyn` command, without flags.
+  """Returns a shell command that starts a `jaxsyn` command, without flags.
 
   It is `jaxsyn NAME` or `python -m MODULE`, like that of this process.
   """

@@ -223,7 +223,7 @@ def _reads_trees(plan: Plan) -> bool:
 
 
 def _check_model(spec: ModelSpec) -> None:
-  """Checks the modifiers of each stack of a model.
+  """Checks the attention modifiers in each stack of a model.
 
   Raises:
     InputError: A modifier does not work in its stack or architecture, two of

@@ -116,7 +116,7 @@ def run(
 def in_buckets(
   table: buckets.Buckets, scored: Scored, baseline: str, settings: Settings
 ) -> Iterator[ScoredBucket]:
-  """Yields the scores and differences in each bucket of a table."""
+  """Yields each bucket of sentences with its scores and differences."""
   for bucket, part in buckets.parts(table, scored):
     measured = {name: runs[0] for name, runs in part.items()}
     yield ScoredBucket(
@@ -149,7 +149,7 @@ def _baseline(name: Path | None, hypotheses: Sequence[Path]) -> str:
 
 
 def _check_lengths(files: Mapping[str, Sequence[str]]) -> None:
-  """Raises InputError unless all files have the same, nonzero length."""
+  """Raises InputError unless all files have the same, nonzero line count."""
   (first, lines), *rest = files.items()
   if not lines:
     raise InputError(f"{first} is empty: there is nothing to score.")
@@ -177,7 +177,7 @@ def _parses(
 
 
 def _report_tokenizers(values: flags.FlagValues) -> None:
-  """Prints the tokenizers that languages select to standard error."""
+  """Prints to standard error the tokenizers selected by language."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)

@@ -218,7 +218,7 @@ def _translate(values: flags.FlagValues) -> None:
 
 
 def _check_hosts(values: flags.FlagValues) -> None:
-  """Raises InputError if several hosts cannot share the translation."""
+  """Raises InputError if several hosts cannot share the translation work."""
   if jax.process_count() == 1:
     return
   if values.input == "-" or (

@@ -142,7 +142,7 @@ class Validator:
     return self._layout.compile("evaluate", self._evaluate, params, placed)
 
   def __call__(self, params: Any) -> ValidationScores:
-    """Returns the validation scores of parameters.
+    """Computes the validation scores of model parameters.
 
     Values are "loss" and its terms; "log_likelihood", the mean log probability of
     a target subword, and "perplexity"; auxiliary metrics of the losses; and the
@@ -170,7 +170,7 @@ class Validator:
     return ValidationScores(values, rank, samples, figures)
 
   def _losses(self, params: Any) -> dict[str, Any]:
-    """Returns means of losses, likelihood and auxiliary metrics."""
+    """Returns mean losses, likelihood and auxiliary metrics of the split."""
     totals: dict[tuple[str, str], Any] = collections.defaultdict(
       lambda: np.zeros(2)
     )
@@ -201,7 +201,7 @@ class Validator:
     }
 
   def _translate(self, params: Any) -> list[str]:
-    """Translates on all hosts; returns the translations in split order."""
+    """Translates the split on all hosts; returns texts in split order."""
     bar = Bar(
       "translating",
       total=len(self._examples),

@@ -125,7 +125,7 @@ def _prepare(
 
 
 def _manifest(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the manifest of a directory, {} if it is missing or corrupt."""
+  """Returns the manifest of a dataset directory, {} if missing or corrupt."""
   try:
     return dict(manifests.read(directory))
   except InputError:

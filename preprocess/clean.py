@@ -67,7 +67,7 @@ LIMITS: dict[str, Callable[..., bool]] = {
 def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
-  """Returns the selected filters as a dict from reason to function."""
+  """Returns the selected filters by their reason for dropping a pair."""
   found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
@@ -79,7 +79,7 @@ def filters(
 
 
 def _language_filter(source_language: str, target_language: str) -> Filter:
-  """Returns a filter that drops pairs with a side in an unexpected language.
+  """Returns a filter that drops pairs with a side in the wrong language.
 
   The most probable language counts, however uncertain. py3langid is
   deterministic.
@@ -106,7 +106,7 @@ def _language_filter(source_language: str, target_language: str) -> Filter:
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Applies the filters to the pairs in a chunk; checks optional input files.
+  """Applies filters to the pairs of a chunk; checks optional input files.
 
   Writes "reasons": 0 for each line that is kept, otherwise the index of its
   filter, from 1; and "keys.N", the hashes and line indices of the kept pairs

@@ -96,7 +96,7 @@ class Files:
 
 @dataclasses.dataclass
 class Side:
-  """Statistics of one side of a parallel corpus.
+  """Text statistics for one side of a parallel corpus.
 
   Attributes:
     words: Number of whitespace-separated words.
@@ -222,7 +222,7 @@ def language_of_name(file: str, column: int = 0) -> str:
 
 
 def guess_language(lines: Sequence[str]) -> tuple[str, float]:
-  """Guesses the language code of a text; returns it with its share of the text.
+  """Guesses a text's language; returns its code and its share of the text.
 
   The code is "" if there are no letters.
   """

@@ -36,7 +36,10 @@ _LABELS = 20_000  # of an annotation without a fixed set of labels, per side
 
 
 class Alternatives(OptionalFeature):
-  """Alternative parses of a line with the same words as its best parse."""
+  """Optional feature: parses of a line besides the best one.
+
+  They must have the same words as the best parse.
+  """
 
   name = "alternatives"
 
@@ -46,7 +49,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Collects the relation labels of usable alternative parses, by side."""
+    """Collects the relation labels of the alternative parses, by side."""
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)
@@ -88,7 +91,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns alternative parses with the words of the best parse, and counts.
+  """Returns alternative parses that share the best parse's words, and counts.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
@@ -119,7 +122,7 @@ def _matching_parses(
 
 
 class Alignments(OptionalFeature):
-  """Word alignments: links between source and target words.
+  """Optional feature: word alignments between source and target.
 
   Its files are the links and, if words other than the whitespace-separated ones
   were aligned, the source words and the target words.
@@ -208,7 +211,7 @@ def _linked_words(
 
 
 class Annotations(OptionalFeature):
-  """Annotations of words, and the labels of annotations with open label sets.
+  """Optional feature: annotations of words, such as parts of speech.
 
   `jaxsyn.data.sentence.example` encodes them together with the trees.
   """

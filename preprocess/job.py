@@ -35,7 +35,7 @@ _BYTES_PER_LINE = 60
 
 
 def chunk_lines(sources: Iterable[Source]) -> int:
-  """Returns the number of lines in a chunk, given the files of one side."""
+  """Chooses the number of lines per chunk from the size of one side's files."""
   size = sum(files.size_of(source.path) for source in sources)
   share = max(1, size // _BYTES_PER_LINE // _CHUNKS)
   return min(max(MIN_LINES, 1 << (share - 1).bit_length()), MAX_LINES)
@@ -47,7 +47,7 @@ Streams = dict[str, tuple[Source, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class SplitInput:
-  """Input files of a split, as streams with a line or tree for each pair.
+  """Input files of a split, as streams of one line or tree per pair.
 
   Attributes:
     name: Name of the split.
@@ -107,7 +107,7 @@ class PrepareJob:
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
-    """Split and name of each input stream of the job."""
+    """(split, stream name) pairs of all input streams of the job."""
     return [(split, name) for split in self.splits for name in split.streams]
 
   def is_train(self, split: SplitInput) -> bool:
@@ -180,7 +180,7 @@ class JobContext:
 
   @functools.cached_property
   def all_chunks(self) -> list[Chunk]:
-    """Chunks of lines of all splits, the training split first."""
+    """All chunks of lines, those of the training split first."""
     chunks = []
     for split, lines in zip(self.job.splits, self.line_ranges):
       size = split.chunk_lines
@@ -206,7 +206,7 @@ class JobContext:
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-  """A chunk: consecutive line pairs of a split.
+  """Chunk of consecutive line pairs of a split, which one task processes.
 
   Attributes:
     context: Preparation job and its loaded data.
@@ -233,7 +233,7 @@ class Chunk:
     return list(zip(*map(self.texts, schema.SIDES), strict=True))
 
   def parses(self, stream: str, lines: list[str]) -> list[Parse]:
-    """Returns the parse of each line of the chunk from a stream of trees.
+    """Returns the parse of each line of the chunk, read from a stream of trees.
 
     Args:
       stream: Name of a stream of trees.

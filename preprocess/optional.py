@@ -53,7 +53,7 @@ class Examples:
 
 @dataclasses.dataclass
 class Encoded:
-  """Encoded optional feature of several examples, with counts of its input.
+  """Encoded optional feature of several examples, with input statistics.
 
   Attributes:
     features: Features of each example.
@@ -67,7 +67,7 @@ class Encoded:
 
 
 def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
-  """Returns the value of an option of config.prepare, given its dotted name."""
+  """Looks up the value of a config.prepare option by its dotted name."""
   value: Any = prepare
   for name in option.split("."):
     value = getattr(value, name)
@@ -87,7 +87,7 @@ class OptionalFeature:
   options: Mapping[str, str] = {}
 
   def streams(self, prepare: Prepare, split: str) -> dict[str, tuple[str, str]]:
-    """Returns the option and file name of each input stream of a split."""
+    """Returns the option and file name of each of a split's input streams."""
     found = {}
     for option, stream in self.options.items():
       names = option_value(prepare, option).get(split, ())
@@ -99,7 +99,7 @@ class OptionalFeature:
     """Raises InputError for malformed input, before the text is parsed."""
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Collects the labels in the examples of a chunk, for `manifest`."""
+    """Collects the feature's labels in a chunk, which `manifest` combines."""
     return {}
 
   def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
@@ -117,12 +117,12 @@ class OptionalFeature:
 
 
 def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
-  """Returns a dict with one feature of an example, converted to its type."""
+  """Returns a dict with one feature as an array of its declared type."""
   return {name: np.array(values, schema.FEATURES[name].dtype)}
 
 
 def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
-  """Adds up the counts in `Encoded` over several chunks."""
+  """Adds up the input statistics of optional features over several chunks."""
   counts: dict[str, collections.Counter[str]] = {}
   for result in results:
     for stream, of_stream in result.items():

@@ -102,7 +102,7 @@ def check(config: DataConfig) -> None:
 
 
 def _check_optional(config: DataConfig) -> None:
-  """Checks the options that name files of optional features."""
+  """Checks the options that name the input files of optional features."""
   prepare, train = config.prepare, config.data.train
   splits = set(prepare.splits)
   for option in (option for feature in OPTIONAL for option in feature.options):

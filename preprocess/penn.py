@@ -153,7 +153,7 @@ def spellings(word: str) -> tuple[str, ...]:
 def bracketing(
   tree: PennTree, text: str, vocabulary: Vocabulary, *, ids: Mapping[str, int]
 ) -> np.ndarray:
-  """Encodes a tree as the feature `source_brackets`: brackets around subwords.
+  """Encodes a constituency tree as the feature `source_brackets`.
 
   Args:
     tree: Constituency tree of the text.
@@ -198,7 +198,7 @@ class Brackets(OptionalFeature):
     return {"brackets": {"source": sorted(labels)}}
 
   def encode(self, examples: Examples) -> Encoded:
-    """Encodes the feature `source_brackets`; omits trees of other texts."""
+    """Encodes constituency trees; omits those that do not match the text."""
     context = examples.chunk.context
     ids = schema.relation_ids(context.manifest["brackets"]["source"])
     vocabulary = context.vocabularies["source"]

@@ -156,7 +156,7 @@ def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
 
 
 def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
-  """Returns a one-line description of the dataset."""
+  """Returns a one-line description of the dataset for its metadata."""
   data, sides = inputs.config.data, []
   for side, parser in inputs.parsers.items():
     is_parsed = parser and not inputs.has_trees(side)

@@ -65,7 +65,7 @@ class MissingFileError(InputError):
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Parses config.prepare.downloads into a dict from file name to download.
+  """Parses config.prepare.downloads; returns the download of each file name.
 
   Raises:
     InputError: An entry is not (file name, URL, SHA-256[, bytes]), or a name is

@@ -35,7 +35,7 @@ Part = tuple[int, int, int]  # chunk index, first row, row after the last
 
 
 def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Encodes the examples of a chunk of lines and writes their records.
+  """Encodes the examples in a chunk of lines and writes their records.
 
   Writes "records", framed for TFRecord; "sizes.records", the bytes of each; and
   "index", the index entry of each.

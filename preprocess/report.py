@@ -14,7 +14,7 @@ Counts = dict[str, int]
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
-  """Counts the unknown subwords and unparsed sentences in given examples.
+  """Counts the unknown subwords and unparsed sentences of examples.
 
   Args:
     rows: Examples.
@@ -40,7 +40,7 @@ def text(
   sides: Sequence[str],
   left_out: Mapping[str, str],
 ) -> str:
-  """Returns the content of report.txt.
+  """Formats the statistics of a dataset as the content of report.txt.
 
   Args:
     title: One-line description of the dataset.

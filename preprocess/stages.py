@@ -73,7 +73,7 @@ def run_task(context: JobContext, stage: str, number: int) -> None:
 
 
 def results(context: JobContext, stage: str) -> list[Result]:
-  """Returns the results of all tasks of a finished stage."""
+  """Returns the results of all tasks in a finished stage."""
   found = context.outputs.all_finished(_tasks(context, stage))
   return [header.result for header in found if header]
 

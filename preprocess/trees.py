@@ -1,4 +1,4 @@
-"""Makes the trees of a chunk of lines, by parsing or from CoNLL-U files.
+"""Makes trees for a chunk of lines, by parsing or from CoNLL-U files.
 
 Parsers are slow (UDPipe 1 parses about 300 sentences per second and core), so
 parses are stored for later runs. Each file has the parses of several lines and

@@ -67,7 +67,7 @@ def run(
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
-  """Returns the measurements whose names start with a regular expression."""
+  """Returns the measurements whose names match a regular expression."""
   every = measurements(limits)
   try:
     chosen = [one for one in every if re.match(only, one.name)]
@@ -82,13 +82,13 @@ def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
 
 
 def in_process(measurement: Measurement, seconds: float) -> Iterator[Row]:
-  """Runs a measurement in a new process; yields its rows."""
+  """Runs a measurement in a new process; yields its result rows."""
   command = [sys.executable, "-m", "benchmarks.accelerator", *sys.argv[1:]]
   return rows_of([*command, f"--line={measurement.name}"], seconds)
 
 
 def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
-  """Yields the rows that a process prints.
+  """Yields the result rows that a measurement process prints.
 
   Raises:
     MeasurementFailed: The process failed or reached the time limit.

@@ -1,4 +1,4 @@
-"""Measures beam search with random parameters."""
+"""Measures the speed of beam search with randomly initialized models."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class RandomModel:
     return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
 
   def translator(self, together: int) -> Translator:
-    """Returns a translator that decodes `together` sentences at a time."""
+    """Returns a translator that decodes batches of `together` sentences."""
     decode = dataclasses.replace(
       self.plan.config.decode,
       sentences=together,
@@ -73,7 +73,7 @@ class RandomModel:
 def search(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Measures beam search for several numbers of concurrent sentences."""
+  """Measures the speed of beam search for several batch sizes."""
   count = 2 * max(limits.together)
   model = RandomModel.create(
     limits, system, size=size, dtype=dtype, count=count

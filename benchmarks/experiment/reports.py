@@ -1,4 +1,4 @@
-"""Reports on blocks, and their status, from result files."""
+"""Writes reports and a status table of the experiment from result files."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def status(experiment: Experiment) -> str:
 
 
 def spread(results: Sequence[RunResult], metric: str) -> str:
-  """Returns the standard deviation over seeds, pooled over all systems.
+  """Returns a metric's standard deviation over seeds, pooled over systems.
 
   Args:
     results: Results of the block.
@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Returns the step after which validation improves by less than `FLAT`.
+  """Returns the step after which log-likelihood improves less than `FLAT`.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

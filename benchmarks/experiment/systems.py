@@ -41,7 +41,7 @@ class Experiment:
   nice: int = 19
 
   def runs(self, name: str) -> pathlib.Path:
-    """Returns the folder of the runs of a block."""
+    """Returns the folder with a block's run directories."""
     block = BLOCKS[name]
     tuning = "_tuning" if name == "E0" else ""
     return self.work / "runs" / f"{block.corpus}_{block.updates}{tuning}"

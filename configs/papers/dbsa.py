@@ -1,4 +1,4 @@
-"""Training configs of the three tasks of Deguchi et al. 2021 (DBSA).
+"""Training configs for the three tasks of Deguchi et al. 2021 (DBSA).
 
 "Synchronous Syntactic Attention for Transformer Neural Machine Translation"
 (ACL-IJCNLP SRW), section 5.1 and appendices A to D: a Transformer, one with
@@ -82,7 +82,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of the paper's tasks with a given system."""
+  """Returns the config for a task of the paper and a system."""
   facts = TASKS[task]
   languages = (facts.source, facts.target)
   config = paper.data_set("dbsa", task, languages)

@@ -1,4 +1,4 @@
-"""Training configs of the two settings of Omote et al. 2019.
+"""Training configs for the two settings of Omote et al. 2019.
 
 Omote, Tamura & Ninomiya 2019, "Dependency-Based Relative Positional Encoding
 for Transformer NMT" (RANLP), sections 5.1 and 5.3: ASPEC, Japanese to English,
@@ -62,7 +62,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of the paper's tasks with a given system."""
+  """Returns the config for a task of the paper and a system."""
   facts = TASKS[task]
   config = paper.data_set(
     "dependency_relative",

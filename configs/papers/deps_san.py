@@ -1,4 +1,4 @@
-"""Training configs of the two tasks of Peng et al. (Deps-SAN).
+"""Training configs for the two tasks of Peng et al. (Deps-SAN).
 
 "Boosting Neural Machine Translation with Dependency-Scaled Self-Attention
 Network", section 3. The paper keeps "other configurations" as in Vaswani et
@@ -69,7 +69,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of the paper's tasks with a given system."""
+  """Returns the config for a task of the paper and a system."""
   facts = TASKS[task]
   config = paper.data_set("deps_san", task, ("de", "en"))
   config.prepare.clean.max_words = 80
@@ -120,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """Returns the published BLEU on IWSLT14 by "<task> <split>"."""
+  """Returns published BLEU on IWSLT14 as a dict by "<task> <split>"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 

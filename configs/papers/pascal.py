@@ -1,4 +1,4 @@
-"""Training configs of the six tasks of Bugliarello & Okazaki 2020 (PASCAL).
+"""Training configs for the six tasks of Bugliarello & Okazaki 2020 (PASCAL).
 
 Options are those of the paper (arXiv:1909.03149), section 4 and Table 2, or,
 where these leave them open, of the authors' scripts. The corpora are not
@@ -90,7 +90,7 @@ RIVALS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of the paper's tasks with a given system."""
+  """Returns the config for a task of the paper and a system."""
   facts = TASKS[task]
   config = paper.data_set("pascal", task, (facts.source, facts.target))
   config.prepare.clean.update(max_words=80, language=facts.filtered)

@@ -1,4 +1,4 @@
-"""Training config of English to German in Chen et al. 2018 (AAAI).
+"""Training config for English to German as in Chen et al. 2018 (AAAI).
 
 "Syntax-Directed Attention for Neural Machine Translation", sections 4.1 and
 4.2: 4.43 million pairs of WMT14 (Common Crawl, News Commentary, Europarl v7).
@@ -87,7 +87,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config of one of the paper's tasks with a given system."""
+  """Returns the config for a task of the paper and a system."""
   facts = TASKS[task]
   config = paper.data_set(
     "syntax_directed",

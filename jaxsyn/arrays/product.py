@@ -1,4 +1,4 @@
-"""The matrix product of a layer, with a fast gradient on CPUs."""
+"""Matrix product of a layer's input and weight, with a fast CPU gradient."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Axes = tuple[tuple[Any, Any], tuple[Any, Any]]  # of `lax.dot_general`
 def product(
   x: Array, weight: Array, dimension_numbers: Axes, precision: Any = None
 ) -> Array:
-  """Computes `lax.dot_general` of a layer's input and weight.
+  """Multiplies a layer's input by its weight, as `lax.dot_general` does.
 
   JAX computes the gradient of the weight transposed. XLA fuses the transposition
   into the product, and on a CPU transposes the gradient of the output instead,
@@ -36,7 +36,7 @@ def product(
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _product(x: Array, weight: Array, axes: int, precision: Any) -> Array:
-  """Contracts the last `axes` axes of x with the first axes of the weight."""
+  """Contracts the last axes of the input with the first axes of the weight."""
   over = tuple(range(x.ndim - axes, x.ndim)), tuple(range(axes))
   return lax.dot_general(x, weight, (over, ((), ())), precision)
 

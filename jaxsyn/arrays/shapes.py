@@ -29,7 +29,7 @@ LETTERS = {
 
 
 def split(name: str) -> tuple[str, str]:
-  """Splits an array name: "score_BHQM" into "score" and "BHQM"."""
+  """Splits an array name, such as "score_BHQM" into "score" and "BHQM"."""
   what, _, letters = name.rpartition("_")
   return what, letters
 
@@ -45,7 +45,7 @@ class Shaped(Protocol):
 
 
 def agree(**arrays: Shaped | None) -> None:
-  """Checks that arrays named like score_BHQM agree on the size of each letter.
+  """Checks that arrays agree on the size of each axis letter in their names.
 
   Shapes are static under `jit`, so the check costs nothing at run time.
 

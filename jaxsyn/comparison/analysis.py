@@ -125,7 +125,7 @@ def of_runs(
 def _scored(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
-  """Returns statistics of all runs, by test set and for the mean of sets."""
+  """Returns the metric statistics of all runs, by test set and as a mean."""
   by_split: dict[str, Scored] = {}
   for split in runs[0].tests:
     scored: Scored = collections.defaultdict(dict)
@@ -168,7 +168,7 @@ def _test_set(
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Returns scores, differences and buckets of a test set, without examples."""
+  """Computes the scores, differences and buckets of a test set."""
   draws, first = settings.draws, _first(scored)
   resamples = resampled(scored, draws)
   in_tables: list[results.ComparedBucket] = []
@@ -189,7 +189,7 @@ def _test_set(
 
 
 def summaries(scored: Scored) -> tuple[results.Summary, ...]:
-  """Returns each system's mean and standard deviation over seeds by metric."""
+  """Returns each system's mean score and standard deviation over seeds."""
   entries = []
   for system, runs in scored.items():
     for measured in zip(*runs.values()):
@@ -208,7 +208,7 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
-  """Returns the scores of all runs on resampled versions of a test set.
+  """Returns the scores of all runs on bootstrap resamples of a test set.
 
   There is one array, score_LJ, for each metric. The resamples are the same for all
   runs, so that all differences are paired.
@@ -223,7 +223,7 @@ def over_sentences(
   settings: Settings,
   resamples: Sequence[np.ndarray],
 ) -> tuple[results.SeedDifference, ...]:
-  """Tests the differences of system pairs over sentences, for each seed.
+  """Tests differences between systems over sentences, separately per seed.
 
   Args:
     scored: Statistics of all runs.
@@ -257,7 +257,7 @@ def over_seeds(
   inference: Inference,
   resamples: Sequence[np.ndarray],
 ) -> tuple[Hierarchical, ...]:
-  """Tests the differences of system pairs over seeds and sentences.
+  """Tests differences between systems over both seeds and sentences.
 
   Args:
     scored: Statistics of all runs.
@@ -300,7 +300,7 @@ def over_seeds(
 def error_variances(
   scored: Scored, inference: Inference
 ) -> tuple[ErrorVariance, ...]:
-  """Returns each metric's pooled error variance; () if they are not pooled."""
+  """Returns each metric's error variance, pooled over systems, or ()."""
   if inference.variance != POOLED:
     return ()
   variances = []
@@ -320,7 +320,7 @@ def in_buckets(
   draws: significance.Draws,
   inference: Inference,
 ) -> list[results.ComparedBucket]:
-  """Returns scores and differences on the sentences of each bucket."""
+  """Computes scores and differences on the sentences of each bucket."""
   in_table = []
   for bucket, part in buckets.parts(table, scored):
     differences: tuple[Hierarchical, ...] = ()
@@ -340,7 +340,7 @@ def in_buckets(
 def _with_family(
   split: results.TestSet, family: Collection[tuple[str, ...]], metric: str
 ) -> results.TestSet:
-  """Returns a test set with p-values Holm-adjusted over the test family."""
+  """Returns a test set with Holm-adjusted p-values for the test family."""
   differences = list(split.over_seeds)
   chosen = [
     index
@@ -357,12 +357,12 @@ def _with_family(
 
 
 def _first(scored: Scored) -> list[Measured]:
-  """Returns the statistics of the first run of the first system."""
+  """Returns the metric statistics of the first system's first run."""
   return next(iter(next(iter(scored.values())).values()))
 
 
 def _run_rows(scored: Scored) -> dict[tuple[str, int], int]:
-  """Returns the row of each system and seed in the arrays of `resampled`."""
+  """Maps each (system, seed) to its row in the arrays of `resampled`."""
   runs = [(system, seed) for system in scored for seed in scored[system]]
   return {run: row for row, run in enumerate(runs)}
 

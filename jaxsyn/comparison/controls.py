@@ -54,7 +54,7 @@ def _tree(config: Mapping[str, Any]) -> type[TreeControl]:
 
 
 def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a system's options without those in which controls differ."""
+  """Returns a system's options except those that select its trees."""
   return {
     name: list(value) if isinstance(value, tuple) else value
     for name, value in flat(config).items()

@@ -66,7 +66,7 @@ def of_run(
 
 
 def dataset(job: TrainingJob) -> results.DatasetFacts:
-  """Returns the languages, sizes and hashes of the dataset of a run."""
+  """Returns the languages, sizes and hashes of a run's dataset."""
   data, manifest = job.config.data, job.system.manifest
   return results.DatasetFacts(
     name=data.name,

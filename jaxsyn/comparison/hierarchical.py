@@ -54,7 +54,7 @@ _NORMAL_DEGREES = 1e6  # of freedom: Student's t is then the normal law
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:
-  """Result of an uncorrected bootstrap, which is too liberal for few seeds.
+  """Interval and p-value of a bootstrap, not corrected for few seeds.
 
   Attributes:
     low, high: 95 % interval (percentiles).
@@ -193,7 +193,7 @@ def hierarchical(
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """Returns each resample's mean difference, over seeds drawn for it."""
+  """Returns the mean difference of each resample over randomly drawn seeds."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))
@@ -206,7 +206,7 @@ def with_verdict(
   *,
   larger_is_better: bool,
 ) -> Hierarchical:
-  """Returns a difference completed by its adjusted p-value and verdict.
+  """Returns a difference with its adjusted p-value and its verdict.
 
   Args:
     difference: Difference of two systems.

@@ -53,7 +53,7 @@ class Inference:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorVariance:
-  """Error variance of a linear model of scores, for one metric and test set.
+  """Error variance of scores in a linear model, for one metric and test set.
 
   Attributes:
     metric: Title of the metric.

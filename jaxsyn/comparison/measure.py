@@ -1,4 +1,4 @@
-"""Translates test sets, and computes the metric statistics of sentences."""
+"""Translates test sets, and computes metric statistics for each sentence."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SORTED_SENTENCES = 1000  # for each device, sorted by length together
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
-  """Translates a test set with the run's trees; writes the translations."""
+  """Translates a test set with the trees of config.data, to a text file."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = iterate_translations(records, config.data, config.seed)
@@ -106,7 +106,7 @@ class Measurer:
   def __call__(
     self, job: TrainingJob, likelihoods: Mapping[str, Measured]
   ) -> dict[str, SplitStatistics]:
-    """Returns the statistics of a run's translations, by test set.
+    """Computes the metric statistics of a run's translations, by test set.
 
     Args:
       job: The run.
@@ -166,7 +166,7 @@ class Measurer:
   def _metrics(
     self, job: TrainingJob, split: str, names: Sequence[str]
   ) -> dict[str, MetricStatistics]:
-    """Returns the statistics of a run's translations under given metrics."""
+    """Computes statistics of several metrics for a run's translations."""
     _, scorers = self._open(job, split)
     lines = read_lines(job.hypotheses(split))
     return {

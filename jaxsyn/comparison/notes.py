@@ -26,7 +26,7 @@ OF_RUNS = (
 
 
 def title(results: Comparison) -> str:
-  """Returns the title of a report."""
+  """Returns the title of a comparison report."""
   if results.ablation:
     return f"{results.ablation.question} After {results.ablation.source}"
   name = results.systems[0].data.name

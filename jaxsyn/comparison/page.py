@@ -134,7 +134,7 @@ def _bucket_pictures(
 def _inspected(
   results: Comparison, folder: pathlib.Path
 ) -> list[InspectedSentence]:
-  """Returns the attention samples of the first run of each system."""
+  """Reads the attention samples of each system's first run."""
   folders: dict[str, pathlib.Path] = {}
   for run in results.runs:
     folders.setdefault(run.system, folder / run.folder / "look")

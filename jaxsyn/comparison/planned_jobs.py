@@ -63,7 +63,7 @@ class System:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingJob:
-  """A run of a comparison: a system, a seed, and the run directory."""
+  """Training run of a comparison: system, seed, and run directory."""
 
   folder: pathlib.Path
   system: System
@@ -276,7 +276,7 @@ def record_systems(
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
-  """Returns the names of finished runs that are not among the given jobs."""
+  """Returns the names of finished runs in a comparison that `jobs` lacks."""
   runs = {job.run for job in jobs}
   return [
     f"{system} {path.parent.name.replace('_', ' ')}"
@@ -287,7 +287,7 @@ def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:
-  """Returns one run of an existing comparison."""
+  """Returns the job of a system and seed in an existing comparison."""
   entry = _read(folder)["systems"][system]
   config = read_config(entry["config"], CHECKPOINT_MODE)
   # Comparisons of earlier versions do not have published scores.

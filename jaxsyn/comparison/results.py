@@ -171,7 +171,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class SeedDifference:
-  """A difference between two runs with the same seed, over sentences."""
+  """Difference between two runs with the same seed, tested over sentences."""
 
   seed: int
   difference: Difference
@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the difference of the same two systems for each seed."""
+    """Returns the differences between the same two systems by seed."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns a difference with an interval: over sentences for one seed."""
+    """Replaces a difference without interval by that of its only seed."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -315,7 +315,7 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """Test set of the corrected tests: the mean of all, or the only one."""
+    """Test set, or mean of all test sets, that the conclusions use."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:
@@ -340,7 +340,7 @@ class Comparison:
 def find(
   entries: Sequence[Any], system: str, metric: str, *, baseline: str = ""
 ) -> Any:
-  """Returns the first entry for a system and metric; None if there is none."""
+  """Returns the first result of a system under a metric, or None."""
   for entry in entries:
     if (entry.system, entry.metric) != (system, metric):
       continue

@@ -89,7 +89,7 @@ class PackedArray:
 
 @dataclasses.dataclass(frozen=True)
 class MetricStatistics:
-  """Sentence statistics of one metric, and the metric's signature."""
+  """Statistics of one metric for each sentence, and the metric's signature."""
 
   signature: str
   sentences: PackedArray
@@ -102,7 +102,7 @@ class MetricStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class SplitStatistics:
-  """Statistics of a run on one test set.
+  """Metric statistics of a run's translations on one test set.
 
   Attributes:
     sentences: Number of sentences.
@@ -118,7 +118,7 @@ class SplitStatistics:
   metrics: dict[str, MetricStatistics]
 
   def measured(self, metric: str) -> Measured:
-    """Returns the sentence statistics of the translations under a metric."""
+    """Unpacks the stored sentence statistics of a metric."""
     stored = self.metrics[metric]
     scorer = Scorer(SCORED[metric](), self.sentences, stored.signature)
     return Measured(scorer, stored.sentences.unpacked())
@@ -133,7 +133,7 @@ class SplitStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-  """Facts, config and sentence statistics of a finished run.
+  """Result of a finished run: facts, config, and metric statistics.
 
   Attributes:
     format: Version of the file format.
@@ -307,7 +307,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
 
 
 def _check(test: SplitStatistics, path: ConfigPath) -> None:
-  """Raises InputError if an array is corrupt or has another length."""
+  """Checks that each array is intact and has one row per sentence."""
   arrays = dict(test.facts)
   for name, metric in test.metrics.items():
     SCORED.check_name(name, path / "metrics")

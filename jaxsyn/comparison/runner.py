@@ -89,7 +89,7 @@ class RunnerResult:
 
 
 class JobRunner:
-  """Runs training jobs in order, one process in each slot at a time."""
+  """Runner of training jobs: starts one process at a time in each slot."""
 
   def __init__(
     self,
@@ -238,7 +238,7 @@ def watch_parent() -> None:
 
 
 def _environment() -> dict[str, str]:
-  """Returns the environment for a process that imports this jaxsyn first."""
+  """Returns environment variables for a process that imports this jaxsyn."""
   root = str(pathlib.Path(jaxsyn.__file__).resolve().parent.parent)
   paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
   return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
@@ -254,7 +254,7 @@ def _finish_text(job: TrainingJob) -> str:
 
 
 def _score_text(job: TrainingJob, score: float) -> str:
-  """Returns a score of the selecting metric, such as "BLEU 12.34"."""
+  """Formats a score of the checkpoint metric, such as "BLEU 12.34"."""
   title = name_of(job.config.train.selection)
   return f"{title} {score:.{decimals(title)}f}"
 

@@ -58,7 +58,7 @@ class Table:
   def of(
     cls, head: list[str], rows: Sequence[Sequence[str]], words: int = 1
   ) -> Table:
-    """Returns a table of texts without styles."""
+    """Creates a table from plain texts, without styles."""
     return cls(head, [[Cell(text) for text in row] for row in rows], words)
 
 
@@ -231,7 +231,7 @@ def p_value(p: float | None) -> str:
 
 
 def mark(difference: Hierarchical | None) -> str:
-  """Returns "†" or "‡" for a small adjusted p-value, "" for others or none."""
+  """Returns "†" or "‡" for a small adjusted p-value, otherwise ""."""
   if difference is None or difference.adjusted_p is None:
     return ""
   p = difference.adjusted_p
@@ -258,7 +258,7 @@ def _equivalence_interval(difference: Hierarchical) -> str:
 
 
 def _wrong_parents(run: SeedRun) -> str:
-  """Returns the fraction of wrong parents in each test set, by side."""
+  """Formats the fraction of wrong parents in each test set and side."""
   texts = []
   for split in run.scores:
     for side, rate in run.facts.wrong_parents.get(split, {}).items():
@@ -267,7 +267,7 @@ def _wrong_parents(run: SeedRun) -> str:
 
 
 def _best(split: TestSet, metric: str) -> str:
-  """Returns the best mean as printed, or "" if all means print the same."""
+  """Returns the best mean score as printed, or "" if all print the same."""
   means = [s.mean for s in split.scores if s.metric == metric]
   if len({points(value, metric) for value in means}) == 1:
     return ""

@@ -83,7 +83,7 @@ class Annotation(Choice):
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:
-  """Returns a dict from label to id: 1, 2, ... in the given order."""
+  """Returns the ids of labels, counted from 1 in the given order, as a dict."""
   return {label: i for i, label in enumerate(labels, start=1)}
 
 

@@ -132,7 +132,7 @@ _OF_TREES = ("word", *OF_HEADS, "relation", "parsed", "word_end")
 
 @dataclasses.dataclass(frozen=True)
 class OptionalFeatures:
-  """Features that exist only in datasets prepared with additional input.
+  """Features that a dataset has only if it is prepared from optional input.
 
   Attributes:
     features: Names of the features of both sides.
@@ -245,7 +245,7 @@ def features_for(
 
 
 def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
-  """Returns an error message, with the remedy, for features a dataset lacks."""
+  """Returns an error message, with a remedy, for features a dataset lacks."""
   read = f"this system reads {', '.join(lacking)}, but the prepared data has no"
   sides = {side_of(name) for name in lacking if name not in LINKED}
   if sides - set(manifest["sides"]):
@@ -292,7 +292,7 @@ def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
 
 
 def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
-  """Returns the name and number of labels of each annotation of a side.
+  """Returns each annotation of a side with its number of labels.
 
   The number is 0 for annotations with open label sets that the dataset lacks.
   """
@@ -302,7 +302,7 @@ def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
 
 
 def relation_ids(labels: Iterable[str]) -> dict[str, int]:
-  """Returns a dict from relation label to id: 1, 2, ... in sorted order."""
+  """Returns the ids of relation labels, from 1 in sorted order, as a dict."""
   return label_ids(sorted(set(labels)))
 
 

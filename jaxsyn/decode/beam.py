@@ -28,7 +28,7 @@ class Beam(DecodingStrategy):
   """Beam search: the N best hypotheses at each step."""
 
   def advance(self, decoding: Decoding, search: Search) -> Next:
-    """Runs a decoder step; subclasses may modify the resulting logits."""
+    """Runs one decoder step; subclasses may modify the logits."""
     return decoding.advance(search)
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
@@ -91,7 +91,7 @@ class SelectedBeams:
 def select_beams(
   search: Search, best: Continuations, decode: Decode, open_B: Array
 ) -> SelectedBeams:
-  """Selects the first N open continuations and the N best finished hypotheses.
+  """Selects the N hypotheses to extend next, and the N best finished ones.
 
   Args:
     search: Search before the step, with N finished hypotheses of any value.
@@ -138,7 +138,7 @@ def select_beams(
 
 
 def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
-  """Returns the N best hypotheses of two sets; the older set wins ties."""
+  """Returns the N best hypotheses of both sets; older ones win ties."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
   score_BN, index_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(

@@ -40,7 +40,7 @@ from jaxsyn.options.bounds import Amount, CountOrOff
 
 @struct.dataclass
 class _Groups:
-  """Search state of the groups of hypotheses in diverse beam search.
+  """State of the hypothesis groups in diverse beam search.
 
   Attributes:
     rank_BN: Log probabilities of the open hypotheses minus their penalties; one
@@ -178,6 +178,6 @@ class Diverse(DecodingStrategy):
 
 
 def _interleave(*groups: Array) -> Array:
-  """Interleaves the entries of arrays (B, L, ...) along axis 1."""
+  """Interleaves arrays of shape (B, L, ...) along axis 1."""
   x = jnp.stack(groups, 2)
   return x.reshape(x.shape[0], -1, *x.shape[3:])

@@ -31,7 +31,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
-  """Several models with the interface of one `EncoderDecoder` for decoding.
+  """Several models that decode as one, with methods of `EncoderDecoder`.
 
   The parameters are {"members_0": parameters of the first member, ...}.
 

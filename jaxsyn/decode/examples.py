@@ -43,11 +43,11 @@ class Batcher:
     ]
 
   def subwords(self, example: Example) -> int:
-    """Returns the source length with EOS, the maximum over ensemble members."""
+    """Returns an example's source length with EOS; ensembles: the maximum."""
     return max(len(arrays["source_id"]) for arrays in _members(example))
 
   def words(self, example: Example) -> int:
-    """Returns the number of source words; 0 if no feature has word axes."""
+    """Returns the number of source words; 0 if no feature is per word."""
     return max(
       words_of(arrays, features)
       for arrays, features in zip(_members(example), self._features)
@@ -56,7 +56,7 @@ class Batcher:
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
-    """Returns a batch of at most `rows` examples, padded to the given sizes."""
+    """Pads examples to a batch with `rows`, `subwords` and `words` as sizes."""
     batches = [
       apply_batch_transform(
         pad(

@@ -1,4 +1,4 @@
-"""Forced decoding: one pass of a model over given translations.
+"""Forced decoding: scores given translations in one pass of the model.
 
 The log probability of a translation found by a search equals the one that the
 search reports.
@@ -30,7 +30,7 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Function that computes an array for each given translation, in batches."""
+  """Function that runs a model on given translations in padded batches."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Wraps `compute` in jax.jit; parameters are arguments of each call.
@@ -45,7 +45,7 @@ class ForcedPass:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair of counts: programs compiled so far, and programs needed."""
+    """Pair (number of compiled programs, number of needed programs)."""
     return self._counter.programs
 
   def __call__(
@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns an array for each target, with one row per subword, EOS last.
+    """Returns one array per target sentence, with a row per subword and EOS.
 
     Args:
       params: Parameters of the model.
@@ -96,7 +96,7 @@ class ForcedPass:
 
 
 class Forced(ForcedPass):
-  """Function that returns the log probabilities of given target subwords."""
+  """Function that returns the log probability of each translation subword."""
 
   def __init__(self, model: EncoderDecoder | Ensemble, batcher: Batcher):
     super().__init__(functools.partial(_log_probability, model), batcher)
@@ -120,7 +120,7 @@ class Scored:
 
 
 def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
-  """Adds target subwords to a batch, or to each member's batch."""
+  """Adds target subwords to a batch, or to each batch of an ensemble."""
   if isinstance(batch, tuple):
     return tuple(_with_targets(member_batch, id_BT) for member_batch in batch)
   return {**batch, "target_id_BT": id_BT}
@@ -129,7 +129,7 @@ def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
 def _log_probability(
   model: EncoderDecoder | Ensemble, params: Any, batch: Any
 ) -> Array:
-  """Returns the log probability of each target subword."""
+  """Returns the model's log probability of each target subword."""
   first = batch[0] if isinstance(batch, tuple) else batch
   logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
   return token_log_probability(logits_BTV, first["target_id_BT"])

@@ -35,7 +35,7 @@ CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
 class Pool:
-  """Pool that decodes sentences of similar length by continuous batching."""
+  """Slots for decoding sentences of similar length by continuous batching."""
 
   def __init__(
     self,
@@ -49,7 +49,7 @@ class Pool:
     ],
     is_wanted: Callable[[int], bool] | None = None,
   ):
-    """Creates a pool with empty slots, for sentences that wait in a queue.
+    """Creates empty slots, and a queue of the sentences to decode.
 
     Args:
       programs: Programs of the model.
@@ -100,7 +100,7 @@ class Pool:
     return [(s, i) for s, i in enumerate(self._slots) if i is not None]
 
   def _resize(self) -> None:
-    """Enlarges a full cache; shrinks the pool if few sentences are left."""
+    """Enlarges a full decoder cache; shrinks a pool with few sentences left."""
     old, occupied = self._size, self._occupied()
     unfinished = len(occupied) + len(self._waiting) + len(self._to_encode)
     slots, cache_length = old.slots, old.cache_length
@@ -131,7 +131,7 @@ class Pool:
     )
 
   def _advance(self) -> None:
-    """Fills free slots, and runs the search until slots are free again."""
+    """Fills free slots with sentences, and decodes until slots become free."""
     size = self._size
     if not self._waiting and self._to_encode:
       self._encode_more()

@@ -1,4 +1,4 @@
-"""Enforces prefixes: text that a translation must begin with.
+"""Constrains translations to begin with the prefix in their request.
 
 A prefix is compiled to a small automaton over subwords. Its complete words, which
 are followed by a space, are split into subwords as the vocabulary does. The rest,
@@ -57,7 +57,7 @@ Automaton = tuple[State, ...]
 
 @dataclasses.dataclass(frozen=True)
 class OutputRequest:
-  """Index and required prefix of one requested translation.
+  """Index of a requested translation, and the prefix it must begin with.
 
   Attributes:
     index: Index of the sentence in the input, on which samples depend.
@@ -69,7 +69,7 @@ class OutputRequest:
 
   @property
   def positions(self) -> int:
-    """Maximum number of output positions of the prefix, EOS included."""
+    """Maximum number of subwords of the prefix, plus one for EOS."""
     return len(self.prefix) + 1
 
 
@@ -92,7 +92,7 @@ class PrefixCompiler:
     return rank_V
 
   def __call__(self, text: str) -> Automaton:
-    """Returns the automaton of a prefix; () for an empty prefix.
+    """Compiles the text of a prefix to an automaton; () for an empty one.
 
     Raises:
       InputError: The prefix cannot be written with the vocabulary.
@@ -132,7 +132,7 @@ class PrefixCompiler:
 
 @struct.dataclass
 class Prefix:
-  """Prefix automata of several sentences, and the states of their hypotheses.
+  """Prefix automata of several sentences, and the state of each hypothesis.
 
   Attributes:
     first_BX, stop_BX: Range of the sorted pieces that complete the prefix.
@@ -151,7 +151,7 @@ class Prefix:
   state_BN: Array
 
   def mask(self, logits_BNV: Array, rank_V: np.ndarray) -> Array:
-    """Returns the logits with NEG_INF at subwords that are not allowed.
+    """Returns the logits, with NEG_INF at subwords that violate a prefix.
 
     Args:
       logits_BNV: Logits of the subwords, and of symbols with larger ids.
@@ -173,7 +173,7 @@ class Prefix:
     return jnp.where(allowed_BNV, logits_BNV, NEG_INF)
 
   def append(self, beam_BN: Array, last_BN: Array) -> Prefix:
-    """Returns the prefixes after a subword is added to each hypothesis.
+    """Advances the automata after each hypothesis is extended by a subword.
 
     Args:
       beam_BN: Hypothesis that each new one extends.
@@ -195,7 +195,7 @@ class Prefix:
 def batch_prefixes(
   automata: Sequence[Automaton], sizes: tuple[int, int]
 ) -> Prefix:
-  """Returns the prefixes of several sentences as arrays.
+  """Combines the prefix automata of several sentences into padded arrays.
 
   Args:
     automata: Automaton of each sentence; () for none.
@@ -217,7 +217,7 @@ def batch_prefixes(
 
 
 def padded_sizes(automata: Sequence[Automaton]) -> tuple[int, int]:
-  """Returns the padded numbers of states, and of edges per state, in a batch.
+  """Returns padded counts of automaton states, and of edges per state.
 
   The number of states X is 8 times a power of 2, that of edges E 4 times one.
   """

@@ -34,7 +34,7 @@ SMALL = 64  # hypotheses
 
 @dataclasses.dataclass(frozen=True)
 class PoolSize:
-  """Static sizes of a pool, for which its programs are compiled.
+  """Static array sizes for which the programs of a pool are compiled.
 
   Attributes:
     source: Padded number of source subwords.
@@ -58,7 +58,7 @@ class PoolSize:
 
 
 class DecodingPrograms:
-  """Decoding programs of a model, compiled when a device first uses a size.
+  """Decoding programs of a model, compiled at the first use of a pool size.
 
   They run on the device of the parameters.
 
@@ -103,7 +103,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Counts the encoding and search programs of a pool as needed.
+    """Records that a pool's encoding and search programs will be needed.
 
     The device None is that of the parameters.
     """
@@ -121,7 +121,7 @@ class DecodingPrograms:
   def encode(
     self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
-    """Encodes sentences and starts their searches with the first subword."""
+    """Encodes sentences; returns their search state before the first step."""
     return self._encode_program(size, params, batch, request)(
       params, batch, request
     )
@@ -137,7 +137,7 @@ class DecodingPrograms:
     free: int,
     max_position: int = NO_STEP_LIMIT,
   ) -> Search:
-    """Runs the search until enough slots are free or the cache is nearly full.
+    """Decodes until enough slots are free or the cache is nearly full.
 
     Args:
       size, params: Size of the pool, and parameters of the model.
@@ -160,7 +160,7 @@ class DecodingPrograms:
     return self._search_program(size, *arguments)(*arguments)
 
   def empty(self, size: PoolSize, params: Any) -> Search:
-    """Returns the search state of an empty pool."""
+    """Returns the search state of a pool without sentences."""
     device = _device(params)
     return jax.tree.map(
       lambda x: jnp.zeros(x.shape, x.dtype, device=device),
@@ -175,7 +175,7 @@ class DecodingPrograms:
     search: Search,
     slot_B: np.ndarray,
   ) -> Search:
-    """Moves the open sentences of a search to a pool of another size.
+    """Moves a pool's unfinished sentences to a pool of another size.
 
     `slot_B` is the old slot of each new slot; `old.slots` or more for none.
     """
@@ -345,7 +345,7 @@ class DecodingPrograms:
 def cache_sizes(
   programs: DecodingPrograms, size: PoolSize, params: Any
 ) -> Iterator[PoolSize]:
-  """Yields the sizes of a pool as its decoder cache grows to full length."""
+  """Yields the successive sizes of a pool while its decoder cache grows."""
   length = size.cache_length
   if not programs.cache_grows(size, params):
     length = size.length

@@ -35,7 +35,7 @@ PENALTIES: dict[str, Callable[[Array, float], Array]] = {
 
 @dataclasses.dataclass(frozen=True)
 class LengthPenalty:
-  """Normalization of scores by the length of a hypothesis."""
+  """Normalization of hypothesis scores by the length of the hypothesis."""
 
   length_penalty: Literal["fairseq", "gnmt"] = option(
     "fairseq",
@@ -58,7 +58,7 @@ def score(log_p: Array, length: Array, decode: LengthPenalty) -> Array:
 
 
 def score_on_host(log_p: float, length: int, decode: LengthPenalty) -> float:
-  """Returns the score of one hypothesis as a Python float."""
+  """Returns one hypothesis's length-penalized score as a Python float."""
   penalty: Callable[..., Any] = PENALTIES[decode.length_penalty]
   return float(log_p / penalty(float(length), decode.alpha))
 

@@ -50,7 +50,7 @@ class Request:
 
 
 def request(source: Source | Request) -> Request:
-  """Wraps a source in a request without a prefix; keeps requests unchanged."""
+  """Converts a source to a request without prefix; keeps existing requests."""
   return source if isinstance(source, Request) else Request(source)
 
 
@@ -214,7 +214,7 @@ def _finite(digits: str) -> float:
 
 
 def _check_strings(value: Any, field: str, levels: int) -> None:
-  """Checks all strings in a JSON value, names included, and its nesting.
+  """Checks the strings, names and nesting depth of a JSON value.
 
   Args:
     value: Value of JSON.

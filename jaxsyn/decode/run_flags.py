@@ -19,7 +19,7 @@ NAMES = ("ensemble", "weights", "checkpoint")
 
 
 def define() -> None:
-  """Defines --workdir, --ensemble, --weights, --checkpoint and --parser."""
+  """Defines the flags that name a run or ensemble, and its checkpoint."""
   flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   list_flag(
     "ensemble",
@@ -37,7 +37,7 @@ def define() -> None:
 
 
 def define_parser() -> None:
-  """Defines --parser."""
+  """Defines --parser, the path of a run's parser that has moved."""
   flags.DEFINE_string(
     "parser",
     "",
@@ -47,7 +47,7 @@ def define_parser() -> None:
 
 
 def define_alignments() -> None:
-  """Defines --alignments and --alignment_layer."""
+  """Defines the flags that add word alignments to the output."""
   flags.DEFINE_bool(
     "alignments",
     False,

@@ -132,7 +132,7 @@ class Sample(DecodingStrategy):
     return logits_BNV
 
   def _gumbel_noise(self, search: Search, logits_BNV: Array) -> Array:
-    """Returns Gumbel noise; argmax(logits + noise) then samples a softmax."""
+    """Returns Gumbel noise; argmax(logits + noise) is a softmax sample."""
     V, dtype = logits_BNV.shape[-1], logits_BNV.dtype
     sample_N = jnp.arange(search.ended.score_BN.shape[1])
     # A fixed generator: JAX's default may differ between devices.

@@ -1,4 +1,4 @@
-"""Search state of a batch, and the decoder steps that update it."""
+"""State of a batch in beam search or sampling, and steps that update it."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Hypotheses:
 
 @struct.dataclass
 class Search:
-  """State of the search for translations of several sentences.
+  """Decoding state of a batch: hypotheses, decoder cache and limits.
 
   The first axis of every array is the sentence, and no sentence depends on
   another, so that a finished one can be replaced at any step (continuous
@@ -108,7 +108,7 @@ class Next:
 
 
 class Decoding:
-  """Model with its parameters, and the decoder steps of a search."""
+  """Model with its parameters, as used by the decoding strategies."""
 
   def __init__(
     self,
@@ -136,7 +136,7 @@ class Decoding:
     cache_length: int,
     strategy_state: Any = None,
   ) -> Search:
-    """Encodes sentences and returns their search state before any subword.
+    """Encodes sentences; returns their search state before the first subword.
 
     Each search begins with one hypothesis, so that the first step costs 1/N of
     a later one.
@@ -204,7 +204,7 @@ class Decoding:
     token_BN: Array,
     **changes: Any,
   ) -> Search:
-    """Returns the search state after a subword is added to each hypothesis.
+    """Returns the search state after each hypothesis is extended by a subword.
 
     Args:
       search: Search before the step.

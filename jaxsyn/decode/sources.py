@@ -40,7 +40,7 @@ ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """Source sentence, with the part of it that fits into the maximum length.
+  """Source sentence, and its beginning that fits into the maximum length.
 
   Attributes:
     text: Complete text, normalized like the training text.
@@ -149,13 +149,13 @@ class SourceReader:
     return Fitted(full_text, pieces, source, is_cut)
 
   def example(self, source: Source) -> dict[str, Any]:
-    """Returns the model's input arrays for one sentence (`Fitted.read`)."""
+    """Converts one sentence (`Fitted.read`) to the model's input arrays."""
     return self.encode([source], {})[0]
 
   def encode(
     self, sources: Sequence[Source], parses: Parses
   ) -> list[dict[str, Any]]:
-    """Returns the model's input arrays for each sentence.
+    """Converts sentences to the model's input arrays.
 
     Args:
       sources: `Fitted.read` of each source.
@@ -194,7 +194,7 @@ class SourceReader:
 
 
 class SessionReader:
-  """Converter of source sentences to the model inputs of all runs of a session.
+  """Converter of source sentences to the inputs of a session's models.
 
   Large blocks are converted by worker processes.
 
@@ -216,7 +216,7 @@ class SessionReader:
 
   @property
   def tree(self) -> str:
-    """Type of tree that the first run with trees reads; "none" without one."""
+    """Type of tree (parsed or control) that the session reads, or "none"."""
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 
@@ -246,7 +246,7 @@ class SessionReader:
     return self
 
   def read_all(self, sources: Sequence[Source]) -> list[ReadSource]:
-    """Returns the example of each source, and whether it was truncated.
+    """Converts sources to examples; marks those that were truncated.
 
     Raises:
       InputError: There is no parser, or it is not the run's.

@@ -23,7 +23,7 @@ class DecodingStrategy(Choice):
     return decode.beam
 
   def batch_size(self, decode: Decode) -> int:
-    """Returns the number of sentences that are searched at once."""
+    """Returns the number of sentences that are decoded together."""
     return decode.sentences
 
   def begin(self, request: DecodeRequest, decode: Decode) -> Any:

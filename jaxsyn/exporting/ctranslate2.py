@@ -130,7 +130,7 @@ def _unsupported(model: ExportedModel) -> str:
 
 
 def _fill_stack(spec: Any, arrays: Arrays, stack: str) -> None:
-  """Copies the layers of the encoder or decoder to CTranslate2's layers."""
+  """Copies all layers of the encoder or decoder to CTranslate2 layers."""
   linears = functools.partial(_fill_heads, arrays=arrays)
   for i, layer in enumerate(spec.layer):
     name = f"{stack}_{i}"
@@ -154,7 +154,7 @@ def _fill_stack(spec: Any, arrays: Arrays, stack: str) -> None:
 def _fill_heads(
   spec: Any, name: str, projections: tuple[str, ...], arrays: Arrays
 ) -> None:
-  """Copies query, key or value projections, concatenated, into one layer."""
+  """Concatenates query, key or value projections into a CTranslate2 layer."""
   kernels = [arrays[f"{name}/{one}/kernel"] for one in projections]  # (D, H, K)
   biases = [arrays[f"{name}/{one}/bias"].ravel() for one in projections]
   spec.weight = np.concatenate([k.reshape(len(k), -1).T for k in kernels])
@@ -162,7 +162,7 @@ def _fill_heads(
 
 
 def _fill_dense(spec: Any, arrays: Arrays, name: str) -> None:
-  """Copies a dense layer; a kernel from attention heads has axes (H, K, D)."""
+  """Copies a dense layer of the model to a CTranslate2 layer."""
   kernel = arrays[f"{name}/kernel"]
   weight = kernel.reshape(-1, kernel.shape[-1]).T
   spec.weight = np.ascontiguousarray(weight)

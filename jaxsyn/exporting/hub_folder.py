@@ -167,7 +167,7 @@ def _score(model: ExportedModel) -> str:
 
 
 def _origin(model: ExportedModel) -> str:
-  """Returns the model card's section on the run of the initial parameters."""
+  """Returns the model card's section on the run that initialized this one."""
   folder = model.run.workdir
   path = folder / warm_start.FILE
   # An exported model does not have the file.

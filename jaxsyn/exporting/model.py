@@ -34,7 +34,7 @@ def open_model(
   licence: str = "",
   parser: bool = True,
 ) -> ExportedModel:
-  """Opens the model of a run directory.
+  """Opens a run directory, and reads the parameters to export.
 
   Args:
     folder: Run directory.

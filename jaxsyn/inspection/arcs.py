@@ -159,7 +159,7 @@ def _arc_path(start: float, end: float, bottom: float, top: float) -> Path:
 def _positions(
   words: Sequence[str], arcs: Collection[Arc], labels: Sequence[str]
 ) -> list[float]:
-  """Returns the x of each word's middle, with room for words and arc labels."""
+  """Returns the horizontal center of each word, with room for arc labels."""
   half_W = [max(letters(word) * LETTER, 0.2) / 2 for word in words]
   x_W = [half_W[0] + 0.25]
   for index in range(1, len(words)):

@@ -33,7 +33,7 @@ LONGEST = 512  # subwords
 
 
 class AttentionSampler:
-  """Function that draws encoder attention in the first sentences of a split."""
+  """Function that draws encoder attention for a split's first sentences."""
 
   def __init__(
     self,
@@ -63,7 +63,7 @@ class AttentionSampler:
     )
 
   def __call__(self, params: Any) -> list[tuple[str, Figure]]:
-    """Returns pairs (name, figure), given parameters on one device."""
+    """Draws the encoder attention; returns pairs (name, figure)."""
     figures = []
     for i, maps in encoder_attention(self._maps, params, self._sources):
       for chosen in informative_maps(maps):

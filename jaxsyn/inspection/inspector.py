@@ -57,7 +57,7 @@ def attention_of(session: Session, sources: Iterable[Source]) -> list[Sentence]:
 
 
 class Inspector:
-  """Inspector that translates sentences and collects the model's attention.
+  """Collector of a run's attention maps, modifier outputs and translations.
 
   Attributes:
     session: Opened run.
@@ -75,7 +75,7 @@ class Inspector:
     )
 
   def read(self, source: Source) -> ReadSource | None:
-    """Parses a line and converts it to arrays; see `read_source`."""
+    """Parses a line and converts it to model inputs (`read_source`)."""
     return read_source(self.session.sources, self.session.plan.tag, source)
 
   def inspect(
@@ -103,7 +103,7 @@ class Inspector:
 def encoder_attention(
   maps: MapReader, params: Any, sources: Sequence[ReadSource]
 ) -> Iterator[tuple[int, list[Map]]]:
-  """Yields sentence indices, and each encoder layer's attention by word.
+  """Yields each sentence's index and its encoder attention between words.
 
   This needs no translation. The sentences are in any order.
   """
@@ -115,7 +115,7 @@ def encoder_attention(
 def read_source(
   sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
-  """Parses a line and converts it to arrays; returns None without words.
+  """Parses a line and converts it to model inputs; None without words.
 
   Args:
     sources: Reader of the run.
@@ -174,7 +174,7 @@ def _sentence(
   target: TargetUnits,
   published: Iterable[Map],
 ) -> Sentence:
-  """Creates a `Sentence` with attention pooled to words, and labeled maps."""
+  """Creates a `Sentence`: pools attention to words, labels other maps."""
   units = {
     "encoder": (source.units, source.units),
     "decoder": (target.rows, target.columns),

@@ -122,7 +122,7 @@ class MapReader:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair of counts: programs compiled so far, and programs needed."""
+    """Pair (number of compiled programs, number of needed programs)."""
     return self._counter.programs
 
   def __call__(

@@ -73,7 +73,7 @@ def title(shown: Map) -> str:
 
 
 def picture(shown: Map, heading: str = "") -> Figure:
-  """Draws all heads of a map.
+  """Draws a matrix per head: attention weights or the output of a modifier.
 
   Args:
     shown: Attention, on a scale from 0 to 1, or an array of a modifier, on a
@@ -195,7 +195,7 @@ def families(texts: Iterable[str]) -> list[str]:
 
 @functools.cache
 def _installed() -> tuple[tuple[str, str], ...]:
-  """Returns (family, file) of installed upright fonts of normal weight."""
+  """Returns (family, file) for each installed regular font."""
   fonts = {
     (entry.name, entry.fname)
     for entry in font_manager.fontManager.ttflist

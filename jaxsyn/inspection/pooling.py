@@ -37,7 +37,7 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Units of the rows and columns of a translation's maps, and its subwords.
+  """Row and column labels of a translation's attention maps; its subwords.
 
   Attributes:
     rows: Units of decoder and cross-attention: predicted words, then EOS.
@@ -71,7 +71,7 @@ def source_units(words: Sequence[str], word_S: Sequence[int]) -> Units:
 def target_units(
   ids: Sequence[int], decode: Callable[[Sequence[int]], str]
 ) -> TargetUnits:
-  """Returns the words and subwords that label the maps of a translation.
+  """Returns the words and subwords that label a translation's attention maps.
 
   Args:
     ids: Subwords of the translation, without EOS.

@@ -48,7 +48,7 @@ class Probe:
     head_W: Sequence[int],
     size_W: Sequence[int] | np.ndarray | None = None,
   ) -> None:
-    """Adds the attention of a sentence to the counts.
+    """Adds a sentence to the counts of attention to parents and neighbors.
 
     Args:
       attention: Pooled attention of each layer, (H, words + 1, words + 1), EOS
@@ -80,7 +80,7 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns word counts and rates from 0 to 1; None if no hit is possible."""
+    """Returns attention rates (0 to 1) for each head, and word counts."""
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):
@@ -106,7 +106,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Marks the other word to which each word attends most; ties share the 1."""
+  """Marks, for each word, the other word with the largest attention weight."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Inspects many sentences: draws the first, probes attention in all."""
+"""Inspects many sentences: draws the first, and probes attention in all."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ summary { margin: 0.5em 0 }</style>
 
 @dataclasses.dataclass(frozen=True)
 class Inspection:
-  """Output folder of an inspection, with its probe.
+  """Output folder of an inspection, and the result of its attention probe.
 
   Attributes:
     output: Folder of the files.
@@ -88,7 +88,7 @@ def run(
   limit: int = 20,
   layers: Sequence[int] | None = None,
 ) -> Inspection:
-  """Draws the first sentences, and probes the encoder's attention in all.
+  """Draws the first sentences; compares encoder attention and trees in all.
 
   Args:
     session: Opened run.
@@ -192,7 +192,7 @@ def write(
 
 
 def _figure_name(shown: Map) -> str:
-  """Returns a figure's file name: modifier, kind, place and layer."""
+  """Returns a figure's file name: modifier, kind, stack and layer."""
   words = [shown.part] if shown.part else []
   if shown.is_attention:
     words = ["attention", *words]
@@ -208,7 +208,7 @@ def _readable(
   skipped: Counter[str],
   bar: progress.Bar,
 ) -> Iterator[tuple[int, ReadSource]]:
-  """Yields readable sentences with their line numbers; counts skipped lines."""
+  """Yields sentences with line numbers; counts empty and too long lines."""
   for line_number, line in enumerate(sources, start=1):
     try:
       source = inspector.read(line)

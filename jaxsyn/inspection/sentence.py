@@ -74,7 +74,7 @@ class Sentence:
   found_head_W: tuple[int, ...] | None = None
 
   def find(self, place: str, layer: int, part: str = "") -> Map:
-    """Returns the attention of a layer, or the array of a modifier.
+    """Returns a layer's attention map, or the output of one of its modifiers.
 
     Raises:
       KeyError: There is none.

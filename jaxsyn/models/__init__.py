@@ -1,1 +1,1 @@
-"""Encoder-decoders and their layers."""
+"""Encoder-decoder models and their layers."""

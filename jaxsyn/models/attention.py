@@ -25,14 +25,14 @@ from jaxsyn.syntax.maps import publish
 
 @functools.cache
 def _log_fallback(reason: str) -> None:
-  """Logs why cuDNN's kernel is not used, once per process and reason."""
+  """Logs once per process and reason why cuDNN's attention is not used."""
   logging.warning(
     "config.model.attention=fused does not use cuDNN's kernel: %s.", reason
   )
 
 
 class Memory(NamedTuple):
-  """Keys and values of one attention, with axes BMHK (BNHTK in a cache)."""
+  """Keys and values of attention, with axes BMHK (in a cache, BNHTK)."""
 
   k: Array
   v: Array
@@ -122,7 +122,7 @@ class Attention(nn.Module):
     allowed_B1QM: Array,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the attention output (out_BQD) for given keys and values."""
+    """Returns the attention output (BQD) for projected keys and values."""
     q_BQHK = self.query(query_BQD) * self.site.head_width**-0.5
     out_BQD = self.output(self.mix(q_BQHK, memory, allowed_B1QM, features))
     for name, _ in self.modifiers:
@@ -168,7 +168,7 @@ class Attention(nn.Module):
   def _fused(
     self, v_BMHK: Array, allowed_B1QM: Array, features: SentenceFeatures
   ) -> Array:
-    """Computes `mix` by JAX's fused attention, with a bias from modifiers."""
+    """Computes `mix` with JAX's fused attention and the modifiers' bias."""
     q_BQHK, k_BMHK = features.query_BQHK, features.key_BMHK
     modifiers = [getattr(self, name) for name, _ in self.modifiers]
     (B, Q, H, _), M = q_BQHK.shape, k_BMHK.shape[1]

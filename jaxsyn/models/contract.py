@@ -36,7 +36,7 @@ class EncoderDecoder(nn.Module):
   spec: ModelSpec
 
   def encode(self, id_BS: Array, source: SentenceFeatures) -> Any:
-    """Encodes source subwords and their features as a pytree."""
+    """Encodes source subwords and their features; returns a pytree."""
     raise NotImplementedError
 
   def decode(
@@ -52,14 +52,14 @@ class EncoderDecoder(nn.Module):
     raise NotImplementedError
 
   def logits(self, state_BTD: Array) -> Array:
-    """Returns logits (BTV), where each position depends only on its own state.
+    """Computes the logits (BTV) of each position from its decoder state alone.
 
     Training computes some positions at a time where all would not fit.
     """
     raise NotImplementedError
 
   def project_memory(self, encoded: Any) -> Any:
-    """Extends an encoded batch by values that all decoding steps share."""
+    """Extends an encoded batch with values that all decoding steps share."""
     raise NotImplementedError
 
   def start(self, encoded: Any, beams: int, length: int) -> Any:
@@ -125,14 +125,14 @@ class EncoderDecoder(nn.Module):
     return table(id_BS)
 
   def _embed_source(self, id_BS: Array, features: SentenceFeatures) -> Array:
-    """Returns source embeddings, changed by the embedding modifiers."""
+    """Embeds source subwords and applies the embedding modifiers."""
     x_BSD = self._embed(self.source_table, id_BS)
     for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).embed(x_BSD, features)
     return x_BSD
 
   def _finish_encoding(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Applies the modifiers of the encoder's output."""
+    """Applies the modifiers that change the encoder's output."""
     for name, _ in self.spec.modifiers.modifiers_at_embeddings("encoder"):
       x_BSD = getattr(self, name).adapt_encoding(x_BSD, features)
     return x_BSD
@@ -140,7 +140,7 @@ class EncoderDecoder(nn.Module):
   def _with_shared_features(
     self, features: SentenceFeatures, stack: str
   ) -> SentenceFeatures:
-    """Adds values that are computed once for all layers of a stack."""
+    """Adds the modifier values that all layers of a stack share to features."""
     shared = {
       name: getattr(self, f"{stack}_{name}").make_shared_features(features)
       for name, _ in self.spec.modifiers.shared_modifiers(stack)

@@ -36,7 +36,7 @@ from jaxsyn.syntax import (
 
 @struct.dataclass
 class GruEncoded:
-  """Batch encoded by the recurrent model.
+  """Source batch encoded by the recurrent model, with its features.
 
   Attributes:
     annotations: annotation_BSE of the encoder, then those of windows that have
@@ -122,7 +122,7 @@ class GruModel(EncoderDecoder):
     return dataclasses.replace(encoded, window_features=window_features)
 
   def start(self, encoded: GruEncoded, beams: int, length: int) -> DecoderState:
-    """Returns the initial decoder state, from the mean encoder state."""
+    """Computes the initial decoder state from the mean encoder state."""
     annotation_BSE = encoded.annotations[0]
     length_B1 = jnp.sum(encoded.source.real_BS, axis=1, keepdims=True)
     mean_BE = jnp.sum(annotation_BSE, axis=1) / jnp.maximum(length_B1, 1)
@@ -148,7 +148,7 @@ class GruModel(EncoderDecoder):
 
 @dataclasses.dataclass(frozen=True)
 class Gru(Architecture):
-  """Recurrent model: bidirectional GRU encoder, GRU decoder with windows."""
+  """Options of the recurrent model: sizes, dropout and attention windows."""
 
   hidden: Units = option(
     256,

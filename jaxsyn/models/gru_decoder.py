@@ -28,7 +28,7 @@ from jaxsyn.syntax.windows.window import Window, softmax_within
 
 @struct.dataclass
 class DecoderState:
-  """Recurrent decoder state of N hypotheses per sentence between two steps.
+  """State of the recurrent decoder between two steps, for all hypotheses.
 
   Attributes:
     state_BNG: State of the second cell.
@@ -41,7 +41,7 @@ class DecoderState:
 
 @struct.dataclass
 class SourceFeatures:
-  """Values computed from the source that all decoding steps share.
+  """Values computed once from the source and shared by all decoding steps.
 
   Attributes:
     annotations: annotation_BSE of each sequence of annotations.
@@ -55,9 +55,11 @@ class SourceFeatures:
 
 
 class Contexts(nn.Module):
-  """Attention windows of a recurrent decoder, with their alignment layers.
+  """Attention module of a recurrent decoder, which computes context vectors.
 
-  Windows share one alignment, except those with their own annotations.
+  Alignment layers score the source positions, and windows turn the scores into
+  weights. A context vector is the weighted sum of the encoder states. Windows
+  share one alignment, except those with their own annotations.
   """
 
   spec: ModelSpec
@@ -103,7 +105,7 @@ class Contexts(nn.Module):
   def project_memory(
     self, annotations: tuple[Array, ...], features: SentenceFeatures
   ) -> SourceFeatures:
-    """Computes the source values that all decoding steps share."""
+    """Computes alignment keys and other source values for all steps."""
     keys = [
       align.project_memory(self.drop(annotation_BSE, train=features.train))
       for align, annotation_BSE in zip(self.alignment, annotations)
@@ -203,7 +205,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> Array:
-    """Returns the output (BTD) at each position, given earlier subwords."""
+    """Returns the decoder output (BTD) at all target positions at once."""
     masks = self._masks(start.state_BNG, source, features)
 
     def step(
@@ -236,7 +238,7 @@ class Decoder(nn.Module):
     source: SourceFeatures,
     features: SentenceFeatures,
   ) -> tuple[Array, DecoderState]:
-    """Returns the output (BND) of one decoding step, and the new state."""
+    """Runs one decoding step; returns the output (BND) and the new state."""
     gates_BNZG = self.first.input(x_BND)
     state, contexts, _ = self.step(
       gates_BNZG, state, source, features, (1, 1, 1)

@@ -28,7 +28,7 @@ GATES = 3  # reset, update, candidate
 def _orthogonal_or_small(
   key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
 ) -> Array:
-  """Initializes square matrices orthogonally, and others by N(0, 0.01²)."""
+  """Initializes square matrices orthogonally, and others from N(0, 0.01²)."""
   if shape[0] == shape[1]:
     return nn.initializers.orthogonal()(key, shape, dtype)
   return nn.initializers.normal(0.01)(key, shape, dtype)
@@ -41,7 +41,7 @@ INITIALISATIONS: dict[str, Initializer] = {
 
 
 def _gatewise(initializer: Initializer) -> Initializer:
-  """Returns an initializer that initializes each gate's matrix separately."""
+  """Wraps an initializer so that each gate's matrix is sampled separately."""
 
   def initialize(
     key: Array, shape: tuple[int, ...], dtype: Any = jnp.float32
@@ -112,7 +112,7 @@ class Cell(nn.Module):
 
 
 class Bidirectional(nn.Module):
-  """Bidirectional GRU whose backward cell skips padding and starts at EOS.
+  """Bidirectional GRU encoder that skips padding in both directions.
 
   Attributes:
     units: Number G of units of each direction.
@@ -132,7 +132,7 @@ class Bidirectional(nn.Module):
     self.drop = Dropout(self.dropout)
 
   def __call__(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the states of both directions (BSE), 0 at padding."""
+    """Returns the joined states of both directions (BSE), 0 at padding."""
     real_BS = features.real_BS
     shape = (x_BSD.shape[0], self.units)
     zero_BG = jnp.zeros(shape, jnp.dtype(self.dtype))
@@ -169,7 +169,7 @@ class Bidirectional(nn.Module):
 
 
 class Alignment(nn.Module):
-  """Alignment scores of decoder and encoder states (Bahdanau et al. 2015).
+  """Additive attention scores of source positions (Bahdanau et al. 2015).
 
   e = vᵀ tanh(W s + U h + b) + c. A softmax does not depend on c, but scores that
   a window multiplies do.
@@ -187,11 +187,11 @@ class Alignment(nn.Module):
     self.score = linear(1, self.initialisation, "float32")
 
   def project_memory(self, annotation_BSE: Array) -> Array:
-    """Returns the projected encoder states, which all steps share."""
+    """Returns the projected encoder states, which all decoding steps share."""
     return self.key(annotation_BSE)
 
   def __call__(self, query_BNG: Array, key_BSA: Array) -> Array:
-    """Returns the alignment scores (BNS) in float32."""
+    """Returns the score of each source position (BNS) in float32."""
     query_BNA = self.query(query_BNG)
     hidden_BNSA = jnp.tanh(query_BNA[:, :, None] + key_BSA[:, None])
     return self.score(hidden_BNSA)[..., 0]

@@ -81,7 +81,7 @@ class Embedding(nn.Embed):
     return jnp.take(self.embedding, inputs, axis=0).astype(self.dtype)
 
   def attend(self, query: Array) -> Array:
-    """Returns the logits (..., V) over all subwords."""
+    """Returns the logits (..., V) of all subwords in the vocabulary."""
     promoted: Any = self.promote_dtype(query, self.embedding, dtype=self.dtype)
     query, embedding = promoted
     axes = ((query.ndim - 1,), (0,)), ((), ())
@@ -89,13 +89,13 @@ class Embedding(nn.Embed):
 
 
 def norm(dtype: str) -> nn.LayerNorm:
-  """Creates a layer normalization over D, with statistics in float32."""
+  """Creates a layer normalization whose statistics are in float32."""
   # ε of fairseq, the papers' toolkit; Flax's default is 1e-6.
   return nn.LayerNorm(epsilon=1e-5, dtype=dtype)
 
 
 class FeedForward(nn.Module):
-  """Two linear layers with an activation (Vaswani et al. 2017, Eq. 2)."""
+  """Feed-forward network of two linear layers (Vaswani et al. 2017, Eq. 2)."""
 
   inner: int
   activation: str

@@ -28,7 +28,7 @@ from jaxsyn.syntax import MODIFIERS, AttentionSite, ModifierSpec, StackShape
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-  """Attention modifiers of each stack."""
+  """Attention modifiers of the encoder, the decoder and the cross-attention."""
 
   encoder: NamedSpecs[ModifierSpec] = choices(
     MODIFIERS, "Modifiers of the encoder's self-attention."
@@ -41,23 +41,23 @@ class Placement:
   )
 
   def modifiers_in(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns (name, spec) of each modifier of a stack, in table order."""
+    """Returns (name, spec) pairs of a stack's modifiers, in table order."""
     return getattr(self, stack)
 
   def modifiers_at_embeddings(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns the modifiers of a stack's embeddings or output."""
+    """Returns a stack's modifiers that change its embeddings or output."""
     modifiers = self.modifiers_in(stack)
     return tuple((name, m) for name, m in modifiers if m.at_embeddings)
 
   def shared_modifiers(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns the modifiers that all layers of a stack share."""
+    """Returns a stack's modifiers that compute values for all its layers."""
     modifiers = self.modifiers_in(stack)
     return tuple((name, m) for name, m in modifiers if m.is_shared)
 
   def modifiers_in_layer(
     self, stack: str, layer: int
   ) -> NamedSpecs[ModifierSpec]:
-    """Returns the modifiers of one layer of a stack."""
+    """Returns a stack's attention modifiers in one layer."""
     return tuple(
       (name, m)
       for name, m in self.modifiers_in(stack)
@@ -87,7 +87,7 @@ class Architecture(Choice):
     return ()
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
-    """Raises InputError for options that are not compatible.
+    """Raises InputError if options of the architecture are not compatible.
 
     Args:
       at: Location of the options in the config.
@@ -181,7 +181,7 @@ class ModelSpec:
     return self.model.family
 
   def stack_shape(self, stack: str) -> StackShape:
-    """Returns the numbers of layers and heads and the width of a stack."""
+    """Returns a stack's number of layers, number of heads and width."""
     return StackShape(
       stack,
       layers=self.architecture.layers(stack),
@@ -190,7 +190,10 @@ class ModelSpec:
     )
 
   def attention_site(self, stack: str, layer: int) -> AttentionSite:
-    """Returns the location and sizes of a layer (-1: the embeddings)."""
+    """Returns the location and sizes of a layer's attention.
+
+    Layer -1 stands for the embeddings.
+    """
     relations, labels = self.source_relations, self.source_labels
     if stack == "decoder":
       relations, labels = self.target_relations, self.target_labels

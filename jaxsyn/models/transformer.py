@@ -28,7 +28,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 @struct.dataclass
 class TransformerEncoded:
-  """Batch encoded by the Transformer.
+  """Source batch encoded by the Transformer, with its features.
 
   Attributes:
     memory_BSD: Output of the encoder.
@@ -43,7 +43,7 @@ class TransformerEncoded:
 
 @struct.dataclass
 class Cache:
-  """Keys and values of previous outputs in each decoder layer (BNHTK)."""
+  """Cached self-attention keys and values of all decoder layers (BNHTK)."""
 
   layers: tuple[Memory, ...]
 
@@ -72,7 +72,7 @@ class TransformerModel(EncoderDecoder):
     return super()._embed(table, id_BS) * self.spec.model.width**0.5
 
   def _add_positions(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Adds positions and dropout to embeddings."""
+    """Adds position encodings to embeddings and applies dropout."""
     if self.spec.architecture.positions:
       position_1SD = sinusoids(features.position_Q[None], x_BSD.shape[-1])
       x_BSD = x_BSD + position_1SD.astype(x_BSD.dtype)

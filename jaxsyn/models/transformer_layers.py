@@ -135,7 +135,7 @@ class DecoderLayer(nn.Module):
     target: SentenceFeatures,
     source: SentenceFeatures,
   ) -> tuple[Array, Memory]:
-    """Returns the output at one position of N hypotheses, and the new cache.
+    """Returns the layer's output for one decoding step, and the new cache.
 
     Args:
       x_BND: Input of the layer.

@@ -1,4 +1,4 @@
-"""Bounds of numbers and patterns of strings, for the annotations of options.
+"""Annotations that bound numeric options and give patterns for strings.
 
   learning_rate: Annotated[float, Range(0, 1e6, above=True)]
 

@@ -216,7 +216,7 @@ Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
 def _fields_of(cls: Any) -> Fields:
-  """Returns the fields and types of a section's dataclass in order, by name."""
+  """Maps option names of a section's dataclass to fields and types."""
   hints = typing.get_type_hints(cls, include_extras=True)
   return {
     field.name: (field, None if metadata(field).registry else hints[field.name])

@@ -1,4 +1,4 @@
-"""Removed options in the configs and manifests of older versions."""
+"""Drops options that no longer exist from configs of older versions."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def run(reference: Path, hypotheses: Sequence[Path]) -> dict[str, Agreement]:
 
 
 def _read(path: Path, *, possible: bool) -> list[tuple[Links, Links]]:
-  """Returns the sure links and all links of each line."""
+  """Reads word alignments: the sure links and all links of each line."""
   lines = read_lines(path)
   if not lines:
     raise InputError(f"{path} is empty: there is nothing to compare.")

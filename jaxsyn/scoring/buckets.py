@@ -46,7 +46,7 @@ class Buckets:
   """Buckets into which sentences are divided by one property, such as length.
 
   Attributes:
-    by: Name of the fact.
+    by: Name of the property.
     labels: Labels of all buckets, in order.
     bucket_B: Index into `labels` of each sentence.
   """
@@ -173,7 +173,7 @@ def _integer_labels(ends: Sequence[int], first: int) -> list[str]:
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
-  """Yields each bucket with its sentences' statistics, or {} if it is empty."""
+  """Yields each bucket with the metric statistics of its sentences."""
   for index, label in enumerate(table.labels):
     chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())

@@ -137,7 +137,7 @@ class CometProcess:
     self.reads_references: bool = answer["references"]
 
   def scores(self, samples: Sequence[Sample]) -> list[float]:
-    """Returns the COMET score of each sample.
+    """Returns a COMET score per sample (source, translation and reference).
 
     Raises:
       InputError: The process ended, or returned something other than numbers.
@@ -159,7 +159,7 @@ class CometProcess:
     return scores
 
   def _read(self, failure: str) -> Any:
-    """Reads the process's next answer; raises InputError if it has ended."""
+    """Reads the next response of the process; InputError if it has ended."""
     assert self._process.stdout
     line = self._process.stdout.readline()
     if not line:

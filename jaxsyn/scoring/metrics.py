@@ -54,7 +54,7 @@ class SacreBleuMetric(Metric):
     cut: Callable[[str], str] = str,
     **signature_parts: str,
   ) -> Scorer:
-    """Returns a scorer that uses one of sacreBLEU's metrics.
+    """Returns a scorer that computes one of sacreBLEU's metrics.
 
     Args:
       metric: sacreBLEU's metric, which has read the references.
@@ -181,7 +181,7 @@ LIKELIHOOD = "log_likelihood"
 
 
 def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
-  """Returns the statistics of the references' log-likelihoods.
+  """Converts the log-likelihoods of references to metric statistics.
 
   Args:
     sum_B: Sum of the log probabilities of the subwords of each reference.
@@ -195,7 +195,7 @@ def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
 def _bleu_scores(
   sum_JI: np.ndarray, *, effective_order: bool = False
 ) -> np.ndarray:
-  """Returns sacreBLEU's BLEU for each row of sums, with smoothing "exp".
+  """Returns sacreBLEU's BLEU scores, one per row of summed n-gram counts.
 
   Divides in the type of the sums, as sacreBLEU does.
 
@@ -236,7 +236,7 @@ def _bleu_scores(
 
 
 def _chrf_scores(sum_JI: np.ndarray) -> np.ndarray:
-  """Returns sacreBLEU's chrF2 for each row of sums.
+  """Returns sacreBLEU's chrF2 scores, one per row of summed n-gram counts.
 
   Args:
     sum_JI: Number of n-grams of the translation, of the reference, and of both,

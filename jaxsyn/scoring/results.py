@@ -91,7 +91,7 @@ class Bucket:
 
 @dataclasses.dataclass(frozen=True)
 class ScoredBucket(Bucket):
-  """Bucket with the scores of systems that have one translation each.
+  """Bucket with the scores of all systems on its sentences.
 
   Attributes:
     scores: System -> metric -> score; {} without sentences.
@@ -105,7 +105,7 @@ class ScoredBucket(Bucket):
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-  """Scores and differences of systems that have one translation each.
+  """Scores of translation files, and their differences from a baseline.
 
   Attributes:
     scores: System -> its scores.

@@ -52,7 +52,7 @@ def sentence(
 
 
 def places(reference: Sequence[str], hypothesis: Sequence[str]) -> list[int]:
-  """Returns the reference positions of aligned words in a hypothesis.
+  """Returns the reference position of each hypothesis word that is aligned.
 
   The positions are in the order of the hypothesis, and may be repeated.
   """
@@ -107,7 +107,7 @@ def _ribes(reference: Sequence[str], hypothesis: Sequence[str]) -> float:
 
 
 def _ascending(place: Sequence[int]) -> int:
-  """Returns the number of pairs of positions in ascending order."""
+  """Counts the pairs of positions that are in ascending order."""
   before: list[int] = []
   count = 0
   for value in place:

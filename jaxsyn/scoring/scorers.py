@@ -66,7 +66,7 @@ class References:
 
 @dataclasses.dataclass(frozen=True)
 class Metric(Choice):
-  """A metric; by default the mean of sentence scores from 0 to 1, in percent.
+  """Base class of metrics; by default, 100 times the mean sentence score.
 
   The statistics of a sentence are then its score and the number 1.
 
@@ -90,19 +90,19 @@ class Metric(Choice):
     """Raises InputError if required software is not installed."""
 
   def scorer(self, references: References) -> Scorer:
-    """Returns a scorer, which reads the references once for all systems."""
+    """Returns a scorer for translations, which reads the references once."""
     raise NotImplementedError
 
   def score(self, sum_I: np.ndarray) -> float:
-    """Returns the score of a set of sentences, given the sum of statistics."""
+    """Returns the score of a set of sentences from their summed statistics."""
     return float(self.scores(sum_I[np.newaxis])[0])
 
   def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    """Returns the score for each row of summed statistics."""
+    """Returns one score per row of summed sentence statistics."""
     return 100 * sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
   def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
-    """Returns the score of each sentence on its own."""
+    """Returns a score per sentence from the statistics of each sentence."""
     return self.scores(statistic_BI)
 
   def ranking_score(self, sum_I: np.ndarray) -> float:
@@ -133,7 +133,7 @@ class Scorer:
     return self.metric.title
 
   def signature(self, **resampling: int) -> str:
-    """Returns the signature, with the resampling settings of a test if given.
+    """Returns the metric's signature, with resampling settings if given.
 
     >>> Scorer(Metric(), 1, "nrefs:1|case:mixed").signature(bs=1000, seed=12345)
     'nrefs:1|bs:1000|seed:12345|case:mixed'
@@ -143,7 +143,7 @@ class Scorer:
     return "|".join([first, *added, rest])
 
   def measure(self, hypotheses: Lines) -> Measured:
-    """Returns the sentence statistics of a system's translations.
+    """Computes the metric's statistics for each translated sentence.
 
     Raises:
       InputError: The number of translations differs from that of references.
@@ -191,7 +191,7 @@ def mean_statistics(score_B: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """Statistics of a system's translations under one metric."""
+  """Statistics of a system's translations under one metric, by sentence."""
 
   scorer: Scorer
   statistic_BI: np.ndarray
@@ -205,7 +205,7 @@ class Measured:
 
   @functools.cached_property
   def value(self) -> float:
-    """The score of all sentences."""
+    """The metric's score of all sentences together."""
     return self.scorer.metric.score(self.statistic_BI.sum(axis=0))
 
   @functools.cached_property

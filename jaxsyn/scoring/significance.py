@@ -45,7 +45,7 @@ Pair = tuple[Measured, Measured]  # the baseline and the system
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-  """Number and seed of the random draws of a test.
+  """Number of resamples or shuffles of a test, and their random seed.
 
   Attributes:
     samples: Samples of each test; 0: 1000 resamples, 10000 shuffles.
@@ -113,7 +113,7 @@ def differences(
   draws: Draws,
   interval: bool,
 ) -> tuple[Difference, ...]:
-  """Compares each system with the baseline, under each metric."""
+  """Compares each system with the baseline under each metric."""
   return tuple(
     difference(
       (name, baseline), one, base, tests=tests, draws=draws, interval=interval
@@ -125,7 +125,7 @@ def differences(
 
 
 def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
-  """Returns scores on bootstrap resamples, one row for each system.
+  """Returns systems' scores on bootstrap resamples of the test sentences.
 
   The draws are sacreBLEU's. They are made in blocks, so that memory does not grow
   with the number of samples. Several test sets are resampled independently.
@@ -162,7 +162,7 @@ def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
 
 
 def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
-  """Returns score differences after random swaps of the translations."""
+  """Returns score differences after randomly swapping two systems' outputs."""
   if isinstance(baseline, MeanOfSets) and isinstance(system, MeanOfSets):
     pairs = zip(baseline.parts, system.parts)
     return _mean_over_sets([shuffled(*pair, draws) for pair in pairs])
@@ -179,7 +179,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields the random swaps of sacreBLEU's shuffling test in blocks of rows."""
+  """Yields random booleans for swaps of translations, as in sacreBLEU."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.
@@ -190,7 +190,7 @@ def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns the means of resampled scores over the test sets.
+  """Averages resampled scores over several test sets.
 
   Samples are on the last axis. All test sets are drawn with the same random
   numbers. Shifting the samples of one set against another pairs samples that were
@@ -203,7 +203,7 @@ def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
-  """Returns the numbers of sentences with better, worse and equal scores."""
+  """Counts sentences on which a system scores better, worse or equally."""
   gain_B = system.sentence_B - baseline.sentence_B
   if not system.scorer.metric.larger_is_better:
     gain_B = -gain_B
@@ -212,13 +212,13 @@ def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
 
 
 def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
-  """Returns the middle 95 % of resampled differences as an interval."""
+  """Returns the 95 % percentile interval of resampled score differences."""
   low, high = np.percentile(difference_J, [2.5, 97.5])
   return float(low), float(high)
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns a p-value: the fraction of hits; one added hit keeps it above 0."""
+  """Returns a p-value from marked resamples: (hits + 1) / (resamples + 1)."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 

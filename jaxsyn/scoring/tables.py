@@ -36,14 +36,14 @@ def as_text(results: Results) -> str:
 
 
 def _short(names: Iterable[str]) -> dict[str, str]:
-  """Returns file names relative to their common directory, by full name."""
+  """Maps each file name to its path relative to the common directory."""
   paths = {name: os.path.abspath(name) for name in names}
   folder = os.path.commonpath(map(os.path.dirname, paths.values()))
   return {name: os.path.relpath(path, folder) for name, path in paths.items()}
 
 
 def _differences(results: Results, short: Mapping[str, str]) -> list[str]:
-  """Returns the table of differences, and the signatures of its tests."""
+  """Returns the table of differences from the baseline, and test signatures."""
   header = [f"against {short[results.baseline]}", "", "difference"]
   header += ["95 % interval", "better", "worse", "same"]
   for test in results.differences[0].tests:
@@ -92,7 +92,7 @@ def _buckets(
 
 
 def interval(difference: Any, decimals: int = 2) -> str:
-  """Formats the interval between `low` and `high`; "" without an interval."""
+  """Formats the confidence interval of a difference; "" if it has none."""
   if difference.low is None:
     return ""
   return f"{difference.low:+.{decimals}f} .. {difference.high:+.{decimals}f}"

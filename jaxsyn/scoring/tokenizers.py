@@ -112,7 +112,7 @@ def is_known(language: str) -> bool:
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """Returns the given tokenizer, or the default of a language for "".
+  """Returns the chosen tokenizer, or a language's default if it is "".
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -123,7 +123,7 @@ def resolved(tokenizer: str, language: str) -> str:
 
 
 def without_blanks(lines: Iterable[str]) -> bool:
-  """Returns whether the first hundred lines have no spaces between words."""
+  """Returns whether a text lacks spaces between words, by its first lines."""
   text = "".join(itertools.islice(lines, 100))
   letters = [c for c in text if c.isalpha()]
   unspaced = sum(unicodedata.name(c, "").startswith(_UNSPACED) for c in letters)
@@ -134,7 +134,7 @@ def without_blanks(lines: Iterable[str]) -> bool:
 def cutter(
   tokenizer: str, lowercase: bool = False
 ) -> Callable[[str], list[str]]:
-  """Returns a function that splits a line into words.
+  """Returns a function that splits a line into words with a tokenizer.
 
   Raises:
     InputError: The tokenizer is unknown or not installed.

@@ -61,7 +61,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True)
 class _Sentence:
-  """One sentence of a job, given by its index."""
+  """Reference to a sentence of a job, by its index in the job."""
 
   job: Job
   index: int
@@ -85,7 +85,7 @@ class _Input(NamedTuple):
 
 
 class Worker:
-  """Thread that uses the devices, with a queue of jobs for each run."""
+  """Thread that uses the devices to translate, with a job queue per run."""
 
   def __init__(self, *, max_waiting: int, max_sentences: int = 0):
     """Starts the thread that uses the devices.
@@ -201,7 +201,7 @@ def _translate(run: ServedRun, batch: Sequence[_Sentence]) -> None:
 
 
 def _read(run: ServedRun, batch: Sequence[_Sentence]) -> list[_Input]:
-  """Converts a batch to arrays; sets errors as results of invalid sentences."""
+  """Converts sentences to model inputs; fails the futures of invalid ones."""
   inputs = []
   read = run.readers.read([sentence.request.source for sentence in batch])
   for sentence, one in zip(batch, read, strict=True):

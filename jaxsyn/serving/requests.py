@@ -124,7 +124,7 @@ def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
 
 
 def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
-  """Returns the fields of a JSON object after checking their names."""
+  """Parses a request body as a JSON object, and checks its field names."""
   try:
     text = body.decode("utf-8").removeprefix("\ufeff")
   except UnicodeDecodeError as error:
@@ -147,7 +147,7 @@ def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
 def _sentences(
   fields: Mapping[str, Any], limits: ServiceLimits
 ) -> list[Request]:
-  """Returns the sentences to translate from the fields of a request."""
+  """Reads the sentences to translate from the fields of a JSON request."""
   name = _only_name(fields, SENTENCE_FIELDS)
   value, longest = fields[name], limits.max_characters
   if name == "text":
@@ -184,7 +184,7 @@ def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
 
 
 def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns the only one of several alternative field names in a body."""
+  """Returns which of several alternative fields a request contains."""
   present = [name for name in names if name in fields]
   if len(present) != 1:
     listing = " and ".join(map(repr, present)) or "none"

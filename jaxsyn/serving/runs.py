@@ -69,7 +69,7 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
 
 
 def _is_run(folder: str) -> bool:
-  """Returns whether a path (perhaps with "=" or commas) is a run directory."""
+  """Returns whether a complete command-line argument is a run directory."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)
@@ -132,7 +132,7 @@ class ServedRun:
 
   @property
   def batch_size(self) -> int:
-    """Number of sentences that the run's search translates together."""
+    """Number of sentences that the run translates at once, on all devices."""
     decode = self.session.plan.config.decode
     return int(decode.search.batch_size(decode)) * len(self.session.devices)
 
@@ -198,7 +198,7 @@ def nbest_fields(nbest: Sequence[Translation]) -> list[dict[str, Any]]:
 
 
 def _max_nbest(folder: str, decode: Mapping[str, Any]) -> int:
-  """Returns the number of translations per sentence that the search keeps."""
+  """Returns the maximum number of translations that a run can return."""
   run = workdir.open_run(member.address(folder)[0])
   options = member.decode_of(run, decode)
   return max(options.nbest, options.search.hypotheses(options))

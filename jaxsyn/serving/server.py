@@ -172,7 +172,7 @@ def serve(
 
 
 class BatchShape(NamedTuple):
-  """Batch shape whose programs are compiled before the first request.
+  """Shape of a batch whose programs are compiled before the first request.
 
   Attributes:
     width: Padded subwords of a sentence.
@@ -186,7 +186,7 @@ class BatchShape(NamedTuple):
 
 
 def compile_programs(service: Service, longest: int) -> None:
-  """Compiles the programs for all sentences up to a given length.
+  """Compiles the programs for all sentences up to a maximum length.
 
   The programs for one short sentence come first, for every run.
 
@@ -210,7 +210,7 @@ def compile_programs(service: Service, longest: int) -> None:
 def batch_shapes(
   run: ServedRun, max_sentences: int, longest: int
 ) -> Iterator[BatchShape]:
-  """Yields the batch shapes of a run for sentences up to a given length."""
+  """Yields the batch shapes of a run for sentences up to a maximum length."""
   session, width = run.session, SHORTEST
   while width <= longest:
     examples = _examples(session, width)
@@ -242,5 +242,5 @@ def _examples(session: Session, width: int) -> list[Any]:
 
 
 def _inspect(run: ServedRun, example: Any) -> None:
-  """Compiles the programs for inspections by inspecting a sentence."""
+  """Compiles the programs for /inspect by inspecting an example sentence."""
   list(run.inspector.maps(run.session.params, [example], [(EOS,)]))

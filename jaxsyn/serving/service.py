@@ -74,7 +74,7 @@ class Service:
     self._origins: frozenset[str] = frozenset()
 
   def app(self, hosts: Sequence[str], origins: Sequence[str]) -> Starlette:
-    """Returns the ASGI application, restricted to given hosts and origins.
+    """Returns the ASGI application for the allowed host names and web origins.
 
     Args:
       hosts: Names of the server that requests may have; "*": any.
@@ -108,7 +108,7 @@ class Service:
     )
 
   def close(self) -> Future[None]:
-    """Stops accepting work; returns a future of the current batch's end."""
+    """Stops accepting jobs; the returned future ends with the current batch."""
     self.state = "ending"
     self._parsers.shutdown(wait=False, cancel_futures=True)
     for run in self.runs.values():
@@ -311,7 +311,7 @@ async def _sentence_fields(
 
 
 async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
-  """Returns the results of all sentences, in order.
+  """Waits for the results of all sentences; returns them in input order.
 
   Raises:
     InputError: A sentence cannot be translated.
@@ -328,7 +328,7 @@ async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
 
 
 async def _json_lines(results: Results) -> AsyncGenerator[bytes, None]:
-  """Yields a line of JSON per result, and one for an error."""
+  """Yields each result as a line of JSON; an error ends the stream."""
   try:
     async with contextlib.aclosing(results):
       async for result in results:

@@ -43,7 +43,7 @@ DEFAULT_LAYER = -2  # of a run without guided alignment
 
 @dataclasses.dataclass(frozen=True)
 class Aligned:
-  """Word alignment of a translation, with the sources of its unknown words.
+  """Word alignment of a translation, with source words for unknown subwords.
 
   Attributes:
     links: Pairs (source word, target word), from 0.
@@ -55,10 +55,10 @@ class Aligned:
 
 
 class Aligner:
-  """Function that aligns translations with the model of a run or an ensemble."""
+  """Function that aligns words with the attention of a run or ensemble."""
 
   def __init__(self, session: Session, layer: int | None = None):
-    """Selects the attention head that aligns words, for each run.
+    """Selects, for each run, the attention head to align words with.
 
     Args:
       session: Opened run.
@@ -144,13 +144,13 @@ class Aligner:
 
 
 def replace_unknown(text: str, unknown: Sequence[str]) -> str:
-  """Replaces the unknown words of a translation with source words."""
+  """Replaces the unknown words in a translation by given source words."""
   words = iter(unknown)
   return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
 
 def _head(member: Member, layer: int | None) -> tuple[int, int]:
-  """Returns the layer and the head whose attention aligns words, or MEAN."""
+  """Returns the (layer, head) that aligns words; MEAN averages all heads."""
   guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()
@@ -173,7 +173,7 @@ def _head(member: Member, layer: int | None) -> tuple[int, int]:
 def _attention_pass(
   member: Member, layer: int, head: int, session: Session
 ) -> ForcedPass:
-  """Returns the forced pass that computes the cross-attention of a head."""
+  """Returns a function that computes cross-attention for translations."""
   model = member.plan.recipe.model
   # Fused attention exposes no weights unless they are requested.
   shown = (*model.spec.published_maps, ("cross", layer))
@@ -201,7 +201,7 @@ def _cross_attention(
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
-  """Returns a 0/1 matrix (S, W) that marks the word of each subword."""
+  """Returns a 0/1 matrix (S, W) with a 1 at the word of each subword."""
   reader = member.sources
   fitted = reader.fit(source)
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text

@@ -1,4 +1,4 @@
-"""Post-search steps: minimum Bayes risk, word alignment, unknown words.
+"""Post-processes translations: minimum Bayes risk, alignment, unknown words.
 
 Letters: A candidate; E reference.
 """
@@ -30,7 +30,7 @@ NAMES = ("mbr", "alignments", "alignment_layer", "replace_unknowns")
 
 
 def define() -> None:
-  """Defines the command-line flags for the steps after the search."""
+  """Defines the flags --mbr and --replace_unknowns, and those of alignment."""
   number_flag(
     "mbr",
     None,
@@ -48,7 +48,7 @@ def define() -> None:
 
 
 class Finish:
-  """Function that reranks and aligns translations; replaces unknown words."""
+  """Function that applies post-processing steps to translations."""
 
   def __init__(
     self,
@@ -60,7 +60,7 @@ class Finish:
     unknowns: bool = False,
     layer: int | None = None,
   ):
-    """Selects the steps to apply to each block of translations.
+    """Selects the post-processing steps to apply to translations.
 
     Args:
       session: Opened run.
@@ -80,7 +80,7 @@ class Finish:
     examples: Sequence[Example],
     nbests: Sequence[Sequence[Translation]],
   ) -> list[list[Translation]]:
-    """Returns the final translations of each sentence."""
+    """Returns the post-processed translations of each sentence."""
     chosen = [
       (by_risk(nbest) if self._mbr else list(nbest))[: self._max_hypotheses]
       for nbest in nbests
@@ -108,7 +108,7 @@ class Finish:
 
 
 def of_flags(values: flags.FlagValues, session: Session) -> Finish:
-  """Returns the `Finish` that the flags of a command select."""
+  """Returns the post-processing that command-line flags select."""
   return Finish(
     session,
     mbr=values.mbr is not None,
@@ -120,7 +120,7 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
 
 
 def by_risk(samples: Sequence[Translation]) -> list[Translation]:
-  """Ranks a sentence's distinct samples by expected utility, best first.
+  """Ranks a sentence's sampled translations by expected chrF, best first.
 
   This is minimum Bayes risk decoding (Kumar & Byrne 2004). Samples are both
   candidates and references (Eikema & Aziz 2020, section 6.2): the expected

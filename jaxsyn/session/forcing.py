@@ -91,7 +91,7 @@ def run(
   aligner: Aligner | None = None,
   on_progress: ProgressCallback = ignore_progress,
 ) -> Iterator[ForcedHypothesis]:
-  """Yields the hypotheses in order, each with its log probability.
+  """Computes log probabilities of translations; yields them in input order.
 
   Args:
     session: Opened run or ensemble.

@@ -1,7 +1,7 @@
-"""Matches the parameters of one model with those of another.
+"""Matches the parameters of two models, to initialize one from the other.
 
 Parameters match by name. Axes of subwords or relations are labeled, and their
-entries match by label.
+rows match by label.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LabelledArray = tuple[np.ndarray, AxisLabels]
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """Parameters of a model by name, with the labels of their axes.
+  """Parameters of a model, with labels for axes of subwords or relations.
 
   Attributes:
     arrays: Name -> array; of a new model, shapes suffice.
@@ -50,12 +50,12 @@ class Named:
 
 @dataclasses.dataclass(frozen=True)
 class MatchedArray:
-  """Parameter of a new run with the values matched from another run.
+  """Parameter of a new run, filled from a matching one of another run.
 
   Attributes:
     value: Array in the shape of the new run.
-    known: True where entries come from the other run; None: everywhere.
-    rows: Number of entries with a known label, and of all; None: no labels.
+    known: True where values come from the other run; None: everywhere.
+    rows: Numbers of rows from the other run and of all rows; None: no labels.
   """
 
   value: np.ndarray
@@ -66,7 +66,7 @@ class MatchedArray:
 def labels(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path
 ) -> dict[str, dict[int, Labels]]:
-  """Returns the labels of all axes indexed by subwords or relations.
+  """Returns labels for all parameter axes that index subwords or relations.
 
   Such axes are found by comparing the model with one for larger vocabularies, so
   that modifiers and architectures need not declare them.
@@ -107,7 +107,7 @@ def labels(
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """Returns the label of each id on a side: subwords, then other symbols.
+  """Returns the label of each id on a side: a subword or another symbol.
 
   Args:
     plan, manifest, folder: See `labels`.
@@ -126,7 +126,7 @@ def tokens(
 def match(
   model: Named, source: Named, unknown: str
 ) -> tuple[dict[str, MatchedArray], dict[str, str]]:
-  """Matches the parameters of another model to those of a new one.
+  """Finds the parameters of another model that can initialize a new model.
 
   Args:
     model: New model.
@@ -160,7 +160,7 @@ def match(
 
 
 def _candidates(name: str, source: Named) -> list[LabelledArray]:
-  """Returns the arrays of another model that match a parameter, best first."""
+  """Returns another model's arrays that can fill a parameter, best first."""
 
   def labelled(name: str) -> LabelledArray:
     return source.arrays[name], source.labels.get(name, {})
@@ -183,7 +183,7 @@ def _candidates(name: str, source: Named) -> list[LabelledArray]:
 
 
 def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
-  """Returns whether two arrays have the same labeled axis, or equal labels."""
+  """Returns whether rows of one array can be copied to another by label."""
   is_one_axis = len(first) < 2 and set(first) == set(second)
   return is_one_axis or dict(first) == dict(second)
 
@@ -194,12 +194,12 @@ def _fit(
   candidates: Sequence[LabelledArray],
   unknown: str,
 ) -> MatchedArray:
-  """Fills a parameter of the new model with entries that have equal labels.
+  """Copies another model's rows of the same subwords or relations to an array.
 
   Args:
     shape: Shape of the parameter.
     axis_labels: Labels of the parameter.
-    candidates: Arrays of the other model; a later one has entries that the
+    candidates: Arrays of the other model; later ones only fill rows that the
       earlier ones lack.
     unknown: See `match`.
   """
@@ -230,5 +230,5 @@ def _fit(
 def _unlabelled(
   shape: tuple[int, ...], axis_labels: AxisLabels
 ) -> tuple[int, ...]:
-  """Returns the sizes of all axes that have no labels."""
+  """Returns the sizes of the axes not indexed by subwords or relations."""
   return tuple(n for axis, n in enumerate(shape) if axis not in axis_labels)

@@ -68,7 +68,7 @@ def open_member(
 def source_reader(
   run: Run, *, longest: int, parser: PathLike = ""
 ) -> SourceReader:
-  """Returns the reader of source sentences for a run.
+  """Returns a reader that converts source sentences for a run's model.
 
   Args:
     run: Opened run.

@@ -102,7 +102,7 @@ def decode_of(values: flags.FlagValues, folder: str) -> dict[str, Any]:
 
 
 def _given(values: flags.FlagValues, names: Iterable[str]) -> dict[str, Any]:
-  """Returns the values of the flags that the user has set, by name."""
+  """Returns the values of the decoding flags that the user has set, by name."""
   return {
     name: values[name].value
     for name in names

@@ -149,7 +149,7 @@ class Session:
     return self.search(examples, output_requests)
 
   def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Converts each request to the requirements on its output.
+    """Checks the prefixes of requests and compiles them to automata.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
@@ -164,7 +164,7 @@ class Session:
     return output_requests
 
   def output_request(self, request: Request, index: int = 0) -> OutputRequest:
-    """Converts a request to the requirements on its output, in subwords.
+    """Checks the prefix of a request and compiles it to an automaton.
 
     Args:
       request: Sentence and prefix.
@@ -188,18 +188,18 @@ class Session:
     return output_request
 
   def example(self, source: Source) -> Any:
-    """Returns the arrays of one source sentence, a raw line or its parse.
+    """Converts a source sentence, a raw line or its parse, to model inputs.
 
     They are a dict, or for an ensemble a tuple of dicts.
     """
     return self.read([source])[0]
 
   def read(self, sources: Sequence[Source]) -> list[Example]:
-    """Returns the arrays of source sentences, raw lines or parses."""
+    """Converts source sentences, raw lines or parses, to model inputs."""
     return self.examples(self.reader.read_async(sources))
 
   def examples(self, read: Future[list[ReadSource]]) -> list[Example]:
-    """Waits for the result of `reader.read_async`; counts truncated lines."""
+    """Waits for examples from `reader.read_async`; counts truncated lines."""
     results = read.result()
     self.cut += sum(is_cut for _, is_cut in results)
     return [example for example, _ in results]
@@ -270,7 +270,7 @@ class Session:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns the log probability of each subword of targets, EOS last.
+    """Returns the log probability of each target subword, EOS included.
 
     Args:
       examples: Examples of `read`.
@@ -285,11 +285,11 @@ class Session:
     return self.sources.vocabularies[1].ids(translation)
 
   def compile(self, examples: Sequence[Example]) -> None:
-    """Compiles the programs that translate examples."""
+    """Compiles the programs that are needed to translate some examples."""
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the pool sizes for which `compile` compiles programs."""
+    """Returns the pool sizes that translating the examples requires."""
     return self._translate.sizes(examples)
 
   @property
@@ -314,5 +314,5 @@ class Session:
 
 
 def _key(source: Source) -> str | int:
-  """Returns a dict key for a source, which is the same for equal lines."""
+  """Returns a dictionary key for a source; equal raw lines have equal keys."""
   return source if isinstance(source, str) else id(source)

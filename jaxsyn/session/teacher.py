@@ -30,7 +30,7 @@ FILE = "teachers.json"  # of a run that learns
 
 
 class Teacher:
-  """Function that computes the features a teacher adds to a batch.
+  """Function that computes a teacher's predictions or attention for a batch.
 
   Attributes:
     path: Config path of the loss that learns from it.
@@ -78,7 +78,7 @@ class Teacher:
     self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """Returns a batch transform: first `transform`, then the teacher."""
+    """Returns a batch transform that runs `transform`, then the teacher."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)

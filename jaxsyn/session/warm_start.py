@@ -1,4 +1,4 @@
-"""Warm start: a run begins with another's parameters (config.train.start).
+"""Warm start: initializes a run from another run (config.train.start).
 
 Parameters match by name. Entries of axes of subwords or relations match by label,
 so that vocabularies may differ and may be separate or joint. Parameters that the
@@ -36,7 +36,7 @@ _SHOWN = 4  # names in a message
 
 @dataclasses.dataclass(frozen=True)
 class WarmStart:
-  """Initial parameters of a run, taken from another run.
+  """Initial parameters of a run, copied from another run.
 
   Attributes:
     matched: Parameters from another run, by name.
@@ -49,7 +49,7 @@ class WarmStart:
   messages: tuple[str, ...]
 
   def __call__(self, state: TrainState) -> TrainState:
-    """Returns the train state with these parameters, on the same devices."""
+    """Returns a train state with the copied parameters, on the same devices."""
 
     def start(path: Any, initial: jax.Array) -> jax.Array:
       name = jax.tree_util.keystr(path, simple=True, separator="/")
@@ -172,6 +172,6 @@ def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Joins the first names, and adds the number of further names."""
+  """Joins the first names of a list, and appends the number of the others."""
   more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
   return ", ".join(names[:_SHOWN]) + more

@@ -32,7 +32,7 @@ _BLOCK = 1 << 20
 
 
 def path_of(name: PathLike) -> pathlib.Path:
-  """Returns a path object for the name of a local or remote path.
+  """Returns a path object for a local path or an object-store URL.
 
   `pathlib.Path` would treat s3:// as a local directory.
 
@@ -347,7 +347,7 @@ def flush_tree(folder: PathLike) -> None:
 
 
 def flush_folder(path: PathLike) -> None:
-  """Flushes the entries of a local directory, or a local file, to disk."""
+  """Flushes a local file, or the entries of a local directory, to disk."""
   file = os.open(path, os.O_RDONLY)
   try:
     os.fsync(file)

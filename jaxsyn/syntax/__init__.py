@@ -1,4 +1,4 @@
-"""Attention modifiers: the table, and the base classes for new ones.
+"""Registry of attention modifiers, and the base classes for new ones.
 
 Each modifier is one file with options and module, and one line below. The order
 of the table is the order of application: first modifiers of embeddings, queries

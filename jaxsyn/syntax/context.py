@@ -30,7 +30,7 @@ from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
-  """Returns the mean of each sentence without padding, computed in float32."""
+  """Returns the mean vector of each sentence's subwords, padding excluded."""
   # At least 1, because 0 / 0 in a row of padding makes the gradient NaN.
   count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
   real_BSD = jnp.where(real_BS[:, :, None], x_BSD.astype(jnp.float32), 0.0)
@@ -38,7 +38,11 @@ def mean_B1D(x_BSD: Array, real_BS: Array) -> Array:
 
 
 class _Gated(nn.Module):
-  """Gated sum (1 - λ) X + λ C U of queries or keys X and a context C."""
+  """Learned gate that mixes queries or keys with a context vector.
+
+  The result is (1 - λ) X + λ C U for queries or keys X, a context C, a learned
+  matrix U and the gate λ.
+  """
 
   heads: int
   head_width: int
@@ -47,7 +51,7 @@ class _Gated(nn.Module):
   def __call__(
     self, x_BSHK: Array, context_BSD: Array, scale: float
   ) -> tuple[Array, Array]:
-    """Mixes queries or keys with the context.
+    """Returns queries or keys mixed with a context, and the gate values.
 
     Args:
       x_BSHK: Queries or keys of the selected heads.
@@ -89,7 +93,10 @@ class _Context(HeadsModifier):
     self.key = _Gated(heads, self.site.head_width)
 
   def _context_BSD(self, features: SentenceFeatures) -> Array:
-    """Returns the context C; S may be 1, and D a multiple of the model width."""
+    """Computes the context vectors from the inputs of this and lower layers.
+
+    For means over the sentence, S is 1. D is a multiple of the model width.
+    """
     inputs = features.inputs
     if self.spec.context == "deep":
       return jnp.concatenate(inputs[:-1], axis=-1)
@@ -122,7 +129,7 @@ class _Context(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Context(OnHeads):
-  """Learned gates that mix queries and keys with a context of the sentence.
+  """Learned gates that mix a context vector into queries and keys.
 
   Q̂ = (1 - λ) Q + λ C U,  λ = sigmoid(Q V + (C U) V')
 

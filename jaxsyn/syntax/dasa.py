@@ -25,7 +25,7 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def nearness_BSS(features: SentenceFeatures, normalise: str) -> Array:
-  """Returns the nearness of two subwords in the tree, from 0 (no path) to 1.
+  """Returns the tree nearness of each pair of subwords, from 0 (no path) to 1.
 
   Args:
     features: Features with `word_BS` and `tree_distance_BWW`.
@@ -62,11 +62,12 @@ class _Dasa(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dasa(OnAllHeads):
-  """Scores scaled by nearness in the tree: score · (1 + α b), b from 0 to 1.
+  """Attention scores scaled by the nearness of two words in the tree.
 
-  As in Deps-SAN, the product makes a negative score of a near pair more
-  negative; unlike there, far pairs keep their scores. Pairs without a path and
-  pairs with EOS have b = 0.
+  The result is score · (1 + α b) with the nearness b, from 0 to 1. As in
+  Deps-SAN, the product makes a negative score of a near pair more negative;
+  unlike there, far pairs keep their scores. Pairs without a path and pairs with
+  EOS have b = 0.
   """
 
   strength: Amount = option(1.0, "Strength α of the bias b; 0: none.")

@@ -1,4 +1,4 @@
-"""Dependency-based self-attention, in encoder and decoder.
+"""Dependency-based self-attention (DBSA) in encoder and decoder.
 
 Deguchi, Tamura & Ninomiya 2019, "Dependency-Based Self-Attention for
 Transformer NMT" (RANLP 2019); as the base of synchronous syntactic attention,
@@ -44,7 +44,7 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether a subword is parsed by the row that reads it as input.
+    """Whether the attention row that reads a subword predicts its parent.
 
     Otherwise the row before, which predicts the subword, parses it.
     """
@@ -70,8 +70,9 @@ class _Dbsa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Dbsa(Supervised):
-  """Parsing head of DBSA, with bilinear scores (q U)·k / √K + u·k.
+  """Attention heads that learn to find parents by bilinear scores (DBSA).
 
+  The score of query q and key k is (q U)·k / √K + u·k, with learned U and u.
   The term u·k is from the authors' code. A subword should attend to the next
   one of its word, the last one to the first of the parent word, and a root's
   last one to itself. In a decoder, a parent on the right is not visible.

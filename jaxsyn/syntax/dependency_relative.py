@@ -1,4 +1,4 @@
-"""Relative positions in the dependency tree.
+"""Relative position representations based on the dependency tree.
 
 Omote, Tamura & Ninomiya 2019, "Dependency-Based Relative Positional Encoding
 for Transformer" (RANLP 2019), section 4.
@@ -20,7 +20,7 @@ from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
 def depth_BQM(features: SentenceFeatures) -> Array:
-  """Returns the difference of tree depths, depth(m) - depth(q) (Eq. 16).
+  """Returns the tree depth of each key m minus that of each query q (Eq. 16).
 
   It is undefined where a subword has no word.
 
@@ -32,7 +32,7 @@ def depth_BQM(features: SentenceFeatures) -> Array:
 
 
 def distance_BQM(features: SentenceFeatures) -> Array:
-  """Returns tree distances, negative if key m comes before query q.
+  """Returns signed tree distances, negative if the key precedes the query.
 
   The distance is ±255 in different trees, and at most ±254 otherwise.
 
@@ -60,7 +60,7 @@ class _DependencyRelative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class DependencyRelative(Labelled):
-  """Relative positions whose labels are depth differences or tree distances.
+  """Relative position vectors for depth differences or tree distances.
 
   Subwords of a word share its position in the tree. Pairs with EOS share the
   last label. The paper uses words and leaves both open.

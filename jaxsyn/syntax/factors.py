@@ -43,7 +43,10 @@ POSITIONS = 100  # number of labels of "position"; later words share the last
 
 @dataclasses.dataclass(frozen=True)
 class Factor(Choice):
-  """Base class of factors, which give each subword a label (0: no word)."""
+  """Base class of factors, such as part of speech, which label each subword.
+
+  Label 0 means that the subword belongs to no word.
+  """
 
   # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
   # the position in a word 5 (Sennrich & Haddow, Table 1, from memory).
@@ -56,12 +59,12 @@ class Factor(Choice):
     raise NotImplementedError
 
   def label_BS(self, features: SentenceFeatures) -> Array:
-    """Returns the label of each subword."""
+    """Returns the factor's label of each subword; 0 for no word."""
     raise NotImplementedError
 
 
 class RelationFactor(Factor):
-  """The dependency relation of the subword's word."""
+  """Factor: dependency relation between a subword's word and its parent."""
 
   required_feature = "relation"
 
@@ -73,7 +76,7 @@ class RelationFactor(Factor):
 
 
 class PositionFactor(Factor):
-  """The position of the subword's word in the sentence."""
+  """Factor: position of a subword's word in the sentence."""
 
   def count(self, site: AttentionSite) -> int:
     return POSITIONS
@@ -83,9 +86,10 @@ class PositionFactor(Factor):
 
 
 class SubwordFactor(Factor):
-  """The subword's position in its word: 1 complete, 2 begin, 3 middle, 4 end.
+  """Factor: a subword's position in its word (begin, middle, end or complete).
 
-  The paper, section 3, calls them O, B, I and E.
+  The labels are 1 complete, 2 begin, 3 middle and 4 end. The paper, section 3,
+  calls them O, B, I and E.
   """
 
   share = 5 / 500
@@ -108,7 +112,7 @@ class SubwordFactor(Factor):
 
 
 def _annotation_factor(name: str) -> type[Factor]:
-  """Creates the factor class for an annotation that has labels."""
+  """Creates the factor class of a word annotation, such as part of speech."""
 
   class AnnotationFactor(Factor):
     required_feature = name
@@ -198,7 +202,7 @@ class Factors(ModifierSpec):
     return read or ("word",) if self.names else ()
 
   def sizes_in(self, width: int) -> dict[str, int]:
-    """Returns the width of each factor's vectors in a model of width D."""
+    """Returns each factor's embedding width in a model of the given width."""
     if self.join == "sum":
       return dict.fromkeys(self.names, width)
     return {

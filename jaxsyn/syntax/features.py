@@ -19,7 +19,7 @@ from jaxsyn.arrays.shapes import agree
 
 
 def gather_words(value_BW: Array, index_BS: Array) -> Array:
-  """Looks up integer or boolean word values by word index; 0 for index -1.
+  """Looks up integer or boolean values of words by word index; -1 gives 0.
 
   The result is value[b, index[b,s]]. Indices are compared, because gathers are
   slow on accelerators.
@@ -89,26 +89,26 @@ class SentenceFeatures:
 
   @property
   def is_word_BS(self) -> Array:
-    """True for subwords of words; False for EOS and padding."""
+    """Mask of the subwords that belong to a word, unlike EOS and padding."""
     return self.word_BS >= 0
 
   @property
   def is_last_of_word_BS(self) -> Array:
-    """True for the last subword of each word."""
+    """Mask of the last subword of each word."""
     next_BS = jnp.pad(self.word_BS[:, 1:], ((0, 0), (0, 1)), "edge")
     is_end_S = jnp.arange(self.word_BS.shape[1]) == self.word_BS.shape[1] - 1
     return self.is_word_BS & ((next_BS != self.word_BS) | is_end_S)
 
   @property
   def in_word_BWS(self) -> Array:
-    """Whether subword s belongs to word w."""
+    """Mask of the subwords that belong to each word."""
     word_B1S = jnp.where(self.real_BS, self.word_BS, -1)[:, None]
     words = self._required("head_BW").shape[1]
     return word_B1S == jnp.arange(words)[:, None]
 
   @property
   def parent_BW(self) -> Array:
-    """Parent of each word, skipping parents that have no subwords.
+    """Index of each word's parent; parents without subwords are skipped.
 
     A parent without subwords is replaced by its own parent, as for the feature
     `parent_mid`. A root is its own parent, and so is a word without any such
@@ -127,7 +127,10 @@ class SentenceFeatures:
 
   @property
   def is_parent_BWX(self) -> Array:
-    """Whether word x is the parent of word w; a root has no parent here."""
+    """Mask of word pairs (w, x) in which x is the parent of w.
+
+    A root has no parent here.
+    """
     parent_BW = self.parent_BW
     index_W = jnp.arange(parent_BW.shape[1])
     has_parent_BW = jnp.any(self.in_word_BWS, axis=2) & (parent_BW != index_W)
@@ -135,7 +138,7 @@ class SentenceFeatures:
 
   @property
   def parent_word_BS(self) -> Array:
-    """Parent of each subword's word; -1 without a word or a tree.
+    """Parent index of each subword's word; -1 for no word or no tree.
 
     Parents without subwords are skipped, as in `parent_BW`.
     """
@@ -155,21 +158,21 @@ class SentenceFeatures:
 
   @property
   def depth_BS(self) -> Array:
-    """Number of edges from a subword's word to its root; -1 without a word."""
+    """Number of edges from each subword's word to its root; -1 for no word."""
     return self._expand_words(self.depth_BW, -1)
 
   @property
   def relation_BS(self) -> Array:
-    """Relation between a subword's word and its parent; 0 without a word."""
+    """Dependency relation of each subword's word to its parent; 0: no word."""
     return self._expand_words(self._required("relation_BW"), 0)
 
   @property
   def tree_distance_BSS(self) -> Array:
-    """Tree distance between the words of two subwords; 255 without a word."""
+    """Tree distance between the words of each subword pair; 255: no word."""
     return self.expand_pairs(self._required("tree_distance_BWW"), 255)
 
   def annotation_BS(self, name: str) -> Array:
-    """Returns an annotation of each subword's word; 0 without a word.
+    """Returns the annotation of each subword's word; 0 for no word.
 
     Args:
       name: Annotation (`jaxsyn.data.annotations`).
@@ -213,14 +216,14 @@ class SentenceFeatures:
     ).check()
 
   def check(self) -> SentenceFeatures:
-    """Raises ValueError unless the shapes of all features agree."""
+    """Raises ValueError unless all features have consistent shapes."""
     names = [f.name for f in dataclasses.fields(self)]
     arrays = {n: getattr(self, n) for n in names if n[-1].isupper()}
     agree(**arrays)
     return self
 
   def _required(self, name: str) -> Array:
-    """Returns a feature; raises an error if the batch does not contain it.
+    """Returns the named feature; raises an error if the batch lacks it.
 
     Raises:
       ValueError: The batch does not contain it.

@@ -1,4 +1,4 @@
-"""Gaussian weights of attention scores, for PASCAL and Deps-SAN."""
+"""Gaussian weights for attention scores, as used by PASCAL and Deps-SAN."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ HIDDEN = -1e9
 
 
 def gaussian_exponent(distance: Array, sigma: Array | float) -> Array:
-  """Returns the exponent of a Gaussian, -d² / 2σ², in float32."""
+  """Returns the exponent of a Gaussian, -distance² / 2σ², in float32."""
   return -0.5 * jnp.square(distance.astype(jnp.float32) / sigma)
 
 
 @dataclasses.dataclass(frozen=True)
 class Gaussian(OnHeads):
-  """Options of Gaussian weights of scores, which depend on a distance d.
+  """Options for weighting attention scores by a Gaussian of a distance.
 
-  weight = c · exp(-d² / 2σ²)
+  weight = c · exp(-d² / 2σ²) for a distance d
   """
 
   sigma: Positive = option(
@@ -57,15 +57,15 @@ class Gaussian(OnHeads):
 
 
 class GaussianModifier(HeadsModifier):
-  """Base class of modules that apply Gaussian weights to scores."""
+  """Base class of modules that apply Gaussian weights to attention scores."""
 
   def sigma_1111(self) -> Array:
-    """Returns the standard deviation σ in float32."""
+    """Returns the Gaussian's standard deviation σ in float32."""
     spec: Gaussian = self.spec
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """Returns the Gaussian exponents -d² / 2σ² (BHQM, float32); H may be 1."""
+    """Returns the Gaussian's exponent for each distance (BHQM); H may be 1."""
     return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
   def apply_weights(
@@ -78,7 +78,9 @@ class GaussianModifier(HeadsModifier):
     unchanged_BHQM: Array | None = None,
     hidden_BHQM: Array | None = None,
   ) -> Array:
-    """Applies weights c · exp(exponent) to the scores of selected heads.
+    """Applies Gaussian weights to the attention scores of selected heads.
+
+    A weight is c · exp(exponent).
 
     Args:
       score_BHQM: Scores.

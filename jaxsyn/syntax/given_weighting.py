@@ -1,4 +1,4 @@
-"""A weighting matrix that the caller adds to the batch, for quick experiments.
+"""Attention scores multiplied by a matrix from the batch, for experiments.
 
 Add the matrix to the batch as `weighting_BSS` (the same for all heads) or
 `weighting_BHSS`; the scores of the selected heads are multiplied by it.
@@ -38,7 +38,7 @@ class _GivenWeighting(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeighting(OnHeads):
-  """Multiplication of selected heads' scores by a matrix from the batch.
+  """Multiplication of attention scores by a matrix that the batch contains.
 
   Rows are queries and columns keys: subwords of the source with EOS and padding,
   which is masked afterwards. Without a matrix, scores stay the same.

@@ -1,4 +1,4 @@
-"""Gated graph convolutions over the tree.
+"""Gated graph convolutions over the dependency tree.
 
 Marcheggiani & Titov 2017, "Encoding Sentences with Graph Convolutional Networks
 for Semantic Role Labeling" (arXiv:1703.04826), Eqs. 3 to 5; in translation, on
@@ -34,7 +34,10 @@ from jaxsyn.syntax.modifier import Modifier, ModifierSpec, StackShape
 
 
 class _Direction(nn.Module):
-  """Weights (V, b) and gate (v̂, b̂) of messages in one edge direction."""
+  """Weights and gates of the messages along edges in one direction.
+
+  In the formula above, the weights are V and b, and the gates v̂ and b̂.
+  """
 
   labels: int
   dtype: str
@@ -43,7 +46,9 @@ class _Direction(nn.Module):
   def __call__(
     self, h_BPD: Array, label_BPR: Array
   ) -> tuple[Array, Array, Array, Array]:
-    """Returns values V h, gate logits h · v̂, and biases b and b̂.
+    """Returns the message values, gate logits and biases of all nodes.
+
+    They are V h, h · v̂, b and b̂.
 
     Args:
       h_BPD: Sending nodes.
@@ -70,7 +75,7 @@ class _Direction(nn.Module):
 
 
 class _Convolution(nn.Module):
-  """Graph convolution over parents, children and the word itself."""
+  """Graph convolution over each word, its parent and its children."""
 
   relations: int
   dtype: str
@@ -87,7 +92,7 @@ class _Convolution(nn.Module):
     parent_BWX: Array,
     label_BWR: Array,
   ) -> tuple[Array, Array]:
-    """Computes the messages to each word, and the gates between words.
+    """Returns the summed messages to each word, and the gates between words.
 
     Args:
       word_BWD: Words.
@@ -125,7 +130,7 @@ class _GraphBlock(Modifier):
     ]
 
   def _message_BSD(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the messages to each subword, summed over all convolutions."""
+    """Returns each subword's message, summed over all convolution layers."""
     subwords_BWS = features.in_word_BWS.astype(jnp.float32)
     count_BW1 = subwords_BWS.sum(2, keepdims=True)
     mean_BWS = subwords_BWS / jnp.maximum(count_BW1, 1.0)
@@ -164,7 +169,7 @@ class _GraphBlock(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GraphBlock(ModifierSpec):
-  """Gated graph convolutions over parent, children and the word itself.
+  """Gated graph convolutions over each word, its parent and its children.
 
   Every layer has a residual connection. All subwords of a word get the same
   message; EOS and sentences without a tree get none. A word without subwords is

@@ -1,4 +1,4 @@
-"""Selection of layers and attention heads by the options of modifiers."""
+"""Selection of the layers and attention heads that a modifier changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HeadChoice = tuple[int, ...] | None  # None: all
 
 @dataclasses.dataclass(frozen=True)
 class OnHeads(ModifierSpec):
-  """Base class of modifiers of selected attention heads in selected layers."""
+  """Base class of modifier options that select attention heads and layers."""
 
   layers: HeadChoice = option(
     (0,),
@@ -69,28 +69,28 @@ class OnHeads(ModifierSpec):
 
 @dataclasses.dataclass(frozen=True)
 class OnAllHeads(OnHeads):
-  """Base class of modifiers that apply to all heads and layers by default."""
+  """Base class of modifier options that default to all heads and layers."""
 
   layers: HeadChoice = with_default(OnHeads, "layers", None)
   heads: HeadChoice = with_default(OnHeads, "heads", None)
 
 
 class HeadsModifier(Modifier):
-  """Base class of modules with parameters for each selected attention head."""
+  """Base class of modules that act on selected attention heads."""
 
   @property
   def heads(self) -> tuple[int, ...]:
-    """Indices of the selected heads."""
+    """Indices of the selected attention heads."""
     return head_indices(self.spec.heads, self.site.heads)
 
 
 def head_indices(choice: HeadChoice, size: int) -> tuple[int, ...]:
-  """Returns the indices of the selected heads among `size` heads."""
+  """Returns the indices of the selected attention heads; None selects all."""
   return tuple(range(size)) if choice is None else choice
 
 
 def on_heads(heads: HeadChoice, new: Array, old: Array, axis: int = 1) -> Array:
-  """Returns new values at the selected heads, and old values at all others.
+  """Returns new values for the selected attention heads, old ones for the rest.
 
   Args:
     heads: Selected heads; None: all.
@@ -107,7 +107,7 @@ def on_heads(heads: HeadChoice, new: Array, old: Array, axis: int = 1) -> Array:
 
 
 def take_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
-  """Returns only the selected heads, in the given order.
+  """Extracts the selected attention heads from an array, in the given order.
 
   It concatenates slices, because the gradient of a gather is a scatter.
 
@@ -125,7 +125,7 @@ def take_heads(heads: tuple[int, ...], x: Array, axis: int = 2) -> Array:
 def put_heads(
   heads: tuple[int, ...], new: Array, old: Array, axis: int = 1
 ) -> Array:
-  """Replaces the selected heads of an array; inverse of `take_heads`.
+  """Replaces the selected attention heads in an array; inverts `take_heads`.
 
   Args:
     heads: Indices of one or more heads.

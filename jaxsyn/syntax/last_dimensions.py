@@ -30,7 +30,7 @@ class LabelTable(nn.Embed):
   """Embedding table for labels; unknown labels are treated as label 0."""
 
   def __call__(self, label_BS: Array) -> Array:
-    """Returns the label vectors in float32.
+    """Returns the embedding vector of each label in float32.
 
     The caller casts them, because casting before the lookup would add up the
     gradients of a label in bfloat16.
@@ -55,7 +55,7 @@ def label_table(labels: int, size: int, site: AttentionSite) -> LabelTable:
 def replace_last(
   x_BSD: Array, last_BSP: Array, features: SentenceFeatures
 ) -> Array:
-  """Replaces the last embedding dimensions of all sentences with a tree."""
+  """Replaces the last embedding dimensions in sentences that have a tree."""
   token_BSD = x_BSD[..., : x_BSD.shape[-1] - last_BSP.shape[-1]]
   last_BSP = last_BSP.astype(x_BSD.dtype)
   return features.where_parsed(
@@ -65,7 +65,7 @@ def replace_last(
 
 @dataclasses.dataclass(frozen=True)
 class LastDimensions(ModifierSpec):
-  """A modifier that replaces the last `size` dimensions of the embeddings."""
+  """Base class of options to replace the last `size` embedding dimensions."""
 
   size: CountOrOff = option(
     0, "Number of last dimensions of the embedding that are replaced; 0: none."

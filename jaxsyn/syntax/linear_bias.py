@@ -1,4 +1,4 @@
-"""T5's learned score bias for the signed distance of two positions.
+"""T5's learned attention-score bias for the signed distance of two positions.
 
 Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified
 Text-to-Text Transformer" (arXiv:1910.10683), section 2.1. The paper describes
@@ -31,7 +31,7 @@ BUCKETS, FARTHEST = 32, 128
 
 
 def bucket(distance: Array, *, buckets: int, farthest: int) -> Array:
-  """Returns the index of the range that contains each distance, from 0.
+  """Returns the index of the distance range that contains each distance.
 
   A distance n < half = buckets // 2 is a range of its own; a larger one is in
   range half + floor(ln(n / half) / ln(farthest / half) · (buckets - half)), at
@@ -86,7 +86,7 @@ class _LinearBias(PairBiasModifier):
 
 @dataclasses.dataclass(frozen=True)
 class LinearBias(PairBias):
-  """Learned score bias for each range of distances m - q in the sentence.
+  """Learned attention-score bias for each range of distances in the sentence.
 
   The result is score + b_h[range of (m - q)], with positions in subwords. In an
   encoder, half of the ranges are for keys up to the query's position and half

@@ -1,4 +1,4 @@
-"""Localness: a Gaussian bias with a learned center and window.
+"""Localness: a Gaussian attention bias with a learned center and width.
 
 Yang et al. 2018, "Modeling Localness for Self-Attention Networks"
 (arXiv:1810.10182); compared by Peng et al., "Boosting Neural Machine
@@ -37,7 +37,9 @@ VECTORS = nn.initializers.xavier_uniform(-1, (), batch_axis=0)
 def gaussian_bias_BHQM(
   centre_BHQ: Array, window_BHQ: Array, position_M: Array
 ) -> Array:
-  """Returns the Gaussian bias of scores, -(m - P)² / 2σ² with σ = D / 2.
+  """Returns a Gaussian bias of attention scores around predicted centers.
+
+  The bias of the key at position m is -(m - P)² / 2σ² with σ = D / 2.
 
   Args:
     centre_BHQ: Center P in subwords, fractional.
@@ -68,7 +70,7 @@ class _Localness(HeadsModifier):
   def _window_BHQ(
     self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
   ) -> Array:
-    """Returns windows as fractions of the sentence length; Q may be 1."""
+    """Returns window widths as fractions of the sentence length; Q may be 1."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
       count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]
@@ -107,11 +109,12 @@ class _Localness(HeadsModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Localness(OnAllHeads):
-  """Gaussian score bias around a predicted center P: -(m - P)² / 2σ².
+  """Gaussian bias of attention scores around a predicted center.
 
-  P = I · sigmoid(u_p · tanh(W_p q)) is the center that a query predicts, D the
-  window and σ = D / 2, all in subwords; I is the length of the sentence with
-  EOS, and q the query before it is divided by √K. It reads no tree.
+  The bias of the key at position m is -(m - P)² / 2σ². P = I · sigmoid(u_p ·
+  tanh(W_p q)) is the center that a query predicts, D the window and σ = D / 2,
+  all in subwords; I is the length of the sentence with EOS, and q the query
+  before it is divided by √K. It reads no tree.
 
   Choices that the paper leaves open: positions count from 0; every head has its
   own W and u without biases, applied to its queries and keys after other

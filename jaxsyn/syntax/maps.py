@@ -27,7 +27,7 @@ COLLECTION = "maps"
 
 @dataclasses.dataclass(frozen=True)
 class Address:
-  """Location of a map in the model: stack, layer, modifier and array name.
+  """Address of an array that a module exposes, such as attention weights.
 
   Attributes:
     stack: "encoder", "decoder" (their self-attention) or "cross".
@@ -45,7 +45,10 @@ class Address:
 
 @struct.dataclass
 class Published:
-  """Map: an array with its address, which is static under `jit`."""
+  """An array that a module exposes, with its address.
+
+  The address is static under `jit`.
+  """
 
   address: Address = struct.field(pytree_node=False)
   value: Array
@@ -79,7 +82,7 @@ def publish(module: nn.Module, kind: str, value: Array) -> None:
 
 @struct.dataclass
 class Maps:
-  """Maps from one call of a model, in order of computation.
+  """Arrays that one call of a model exposes, in order of computation.
 
   Layers come in ascending order, and modifiers in the order of the table.
 
@@ -93,13 +96,13 @@ class Maps:
 
   @classmethod
   def of(cls, state: Mapping[str, Any]) -> Maps:
-    """Extracts the maps from the state that Flax's `apply` returns."""
+    """Extracts the exposed arrays from the state returned by Flax's `apply`."""
     # Not by jax.tree.leaves, which sorts layer 10 before layer 2.
     published = traverse_util.flatten_dict(state.get(COLLECTION, {}))
     return cls(tuple(published.values()))
 
   def find(self, **fields: str | int) -> tuple[Published, ...]:
-    """Returns all maps whose addresses have the given fields; at least one.
+    """Returns the arrays whose addresses match the given fields, at least one.
 
     Raises:
       InputError: There is none; the message lists the published maps.

@@ -21,7 +21,7 @@ from jaxsyn.syntax.features import SentenceFeatures
 
 @dataclasses.dataclass(frozen=True)
 class StackShape:
-  """Sizes of a stack, which the options of a modifier must fit.
+  """Sizes of a stack (encoder, decoder or cross), which modifiers must fit.
 
   Attributes:
     stack: "encoder", "decoder" or "cross".
@@ -65,12 +65,12 @@ class AttentionSite:
     return self.width // self.heads
 
   def for_modifier(self, name: str) -> AttentionSite:
-    """Returns the same site for the modifier with the given name."""
+    """Returns a copy of the site with the name of a modifier."""
     return dataclasses.replace(self, modifier=name)
 
 
 class Modifier(nn.Module):
-  """Base class of modifier modules; all stages default to the identity.
+  """Base class of attention-modifier modules; stages default to the identity.
 
   A stage must ignore padding, treat sentences independently, and be causal in
   the decoder; `tests/test_every_modifier.py` tests this for the whole table.
@@ -84,25 +84,29 @@ class Modifier(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Array:
-    """Returns the values that all layers read in `features.shared_features`.
+    """Computes the modifier's values that all layers of a stack share.
 
-    A modifier that overrides this has one more module, at layer -1, which
-    computes the values once. Its parameters are shared by all layers.
+    Layers read them in `features.shared_features`. A modifier that overrides
+    this has one more module, at layer -1, which computes the values once. Its
+    parameters are shared by all layers.
     """
     raise NotImplementedError
 
   def embed(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Changes the embeddings, before positions and dropout."""
+    """Changes the source embeddings before positions and dropout."""
     return x_BSD
 
   def project(
     self, q_BQHK: Array, k_BMHK: Array, features: SentenceFeatures
   ) -> tuple[Array, Array]:
-    """Changes the queries (already divided by √K) and the keys."""
+    """Changes the queries and keys before attention scores are computed.
+
+    Queries are already divided by √K, with the head width K.
+    """
     return q_BQHK, k_BMHK
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
-    """Changes the scores, before the mask is applied.
+    """Changes the attention scores before masking.
 
     Scores are float32 whatever the type of queries and keys, and must stay so:
     rounding a weight or a bias to bfloat16 moves them by up to 0.4 %.
@@ -112,21 +116,21 @@ class Modifier(nn.Module):
   def mix(
     self, mixed_BQHK: Array, weight_BHQM: Array, features: SentenceFeatures
   ) -> Array:
-    """Changes the attention-weighted values, before the output projection."""
+    """Changes the attention-weighted values before the output projection."""
     return mixed_BQHK
 
   def adapt_output(self, out_BQD: Array, features: SentenceFeatures) -> Array:
-    """Changes the output of attention, before dropout and the residual sum."""
+    """Changes the attention output before dropout and the residual sum."""
     return out_BQD
 
   def adapt_encoding(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Changes the output of the encoder."""
+    """Changes the output of the encoder before the decoder reads it."""
     return x_BSD
 
 
 @dataclasses.dataclass(frozen=True)
 class ModifierSpec(Choice):
-  """Base class of the options of attention modifiers.
+  """Base class of attention-modifier options.
 
   A subclass has options as fields, its module in `modifier`, and the features
   that it reads in `required_features`. All else has a default.
@@ -150,7 +154,10 @@ class ModifierSpec(Choice):
 
   @property
   def is_additive(self) -> bool:
-    """Whether the modifier only adds to scores, as "fused" attention requires."""
+    """Whether the modifier changes attention scores only by adding to them.
+
+    The option config.model.attention="fused" requires it.
+    """
     stages = self.modifier
     return stages.rescore is Modifier.rescore and stages.mix is Modifier.mix
 
@@ -174,11 +181,11 @@ class ModifierSpec(Choice):
     return field in cls.stacks
 
   def in_layer(self, layer: int) -> bool:
-    """Returns whether the modifier acts in the layer with this index."""
+    """Returns whether the modifier acts in the layer with the given index."""
     return True
 
   def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    """Returns (layer, head) of all attention heads that the modifier changes."""
+    """Returns (layer, head) pairs of the heads that the modifier changes."""
     return set(
       itertools.product(filter(self.in_layer, range(layers)), range(heads))
     )
@@ -198,11 +205,11 @@ class ModifierSpec(Choice):
     return self.at_embeddings or bool(heads)
 
   def make(self, site: AttentionSite) -> Modifier:
-    """Creates the modifier's Linen module at a site."""
+    """Creates the modifier's Linen module for a location in the model."""
     return self.modifier(self, site)
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
-    """Raises InputError for options that do not fit a stack.
+    """Raises InputError if the modifier's options do not fit a stack.
 
     Args:
       at: Location of the options in the config.

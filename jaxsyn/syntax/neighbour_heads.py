@@ -40,13 +40,13 @@ from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def _siblings(is_parent_BWX: Array) -> Array:
-  """Returns a mask of word pairs with the same parent; roots have none."""
+  """Returns a mask of word pairs with the same parent; roots are in no pair."""
   one_BWX = is_parent_BWX.astype(jnp.float32)
   return jnp.einsum("BWY,BXY->BWX", one_BWX, one_BWX) > 0
 
 
 def _ancestors(is_parent_BWX: Array) -> Array:
-  """Returns a mask of word pairs in which x is w or an ancestor of w."""
+  """Returns a mask of word pairs (w, x) in which x is w or an ancestor of w."""
   near_BWX = is_parent_BWX | jnp.eye(is_parent_BWX.shape[1], dtype=bool)
   # After k rounds, ancestors up to 2**k edges above.
   for _ in range(max(1, (near_BWX.shape[1] - 1).bit_length())):
@@ -103,7 +103,10 @@ class _NeighbourHeads(HeadsModifier):
     return near_BSS | is_same_BSS | diagonal_SS | pad_BS1
 
   def _gate_logit_BHQ(self, features: SentenceFeatures) -> Array:
-    """Returns the gate logits; H is 1 if all heads share the gate."""
+    """Returns the logits of the gates between local and full attention.
+
+    H is 1 if all heads share the gate.
+    """
     if self.spec.gate == "input":
       x_BQD = features.inputs[-1].astype(jnp.float32)
       return (x_BQD @ self.gate_D + self.gate_bias)[:, None]
@@ -147,14 +150,14 @@ class _NeighbourHeads(HeadsModifier):
 
 
 def _with_adjacent_words(near_BWX: Array) -> Array:
-  """Extends each word's near words by those of the two adjacent words."""
+  """Adds the visible words of the two adjacent words to those of each word."""
   padded_BWX = jnp.pad(near_BWX, ((0, 0), (1, 1), (0, 0)))
   return near_BWX | padded_BWX[:, :-2] | padded_BWX[:, 2:]
 
 
 @dataclasses.dataclass(frozen=True)
 class NeighbourHeads(OnHeads):
-  """Heads that attend only to words related to the query's word in the tree.
+  """Attention heads limited to words related to the query's word in the tree.
 
   All subwords of a word attend to all subwords of these words and of the word
   itself. For a relation other than "hops", a word without subwords is skipped: its

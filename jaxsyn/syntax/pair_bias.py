@@ -1,5 +1,6 @@
-"""Base classes of modifiers with a learned score bias per kind of pair.
+"""Base classes of modifiers that add learned biases to attention scores.
 
+Each query-key pair has a kind, such as its distance, and each kind has a bias.
 Each head has its own biases, which all layers share, as published.
 """
 
@@ -17,7 +18,10 @@ from jaxsyn.syntax.maps import publish
 
 @dataclasses.dataclass(frozen=True)
 class PairBias(OnAllHeads):
-  """Options of learned score biases, one for each head and kind of pair."""
+  """Options of learned attention-score biases for query-key pairs.
+
+  Each head has a bias for each kind of pair, such as each distance.
+  """
 
   @property
   def is_additive(self) -> bool:
@@ -25,18 +29,18 @@ class PairBias(OnAllHeads):
 
 
 class PairBiasModifier(HeadsModifier):
-  """Base class of modules that add biases from a table to the scores."""
+  """Base class of modules that add learned biases to attention scores."""
 
   def setup(self) -> None:
     if self.site.layer < 0:  # the module that all layers share
       self.make_parameters()
 
   def make_parameters(self) -> None:
-    """Creates the biases of the selected heads."""
+    """Creates the bias parameters of the selected attention heads."""
     raise NotImplementedError
 
   def bias_BHQM(self, features: SentenceFeatures) -> Array:
-    """Returns the biases of the selected heads in float32.
+    """Returns the attention-score biases of the selected heads in float32.
 
     B is 1 if they do not depend on the sentence.
     """

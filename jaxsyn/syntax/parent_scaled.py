@@ -1,4 +1,4 @@
-"""PASCAL: parent-scaled self-attention, with parent ignoring.
+"""PASCAL: self-attention scaled by the distance from each word's parent.
 
 Bugliarello & Okazaki 2020, "Enhancing Machine Translation with
 Dependency-Aware Self-Attention" (arXiv:1909.03149), section 3.
@@ -22,7 +22,9 @@ from jaxsyn.syntax.modifier import Modifier, StackShape
 
 
 def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
-  """Returns m - parent[b,q], the signed distance of keys from the parent.
+  """Returns each key's signed distance from the parent of each query.
+
+  It is m - parent[b,q] for key m.
 
   Args:
     parent_BQ: Middle position of the parent word's subwords, fractional if
@@ -34,11 +36,12 @@ def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
 
 
 def is_parent_BQM(parent_BQ: Array, length_M: int) -> Array:
-  """Returns whether a key is at the parent's middle ("parent-only", Table 7b).
+  """Returns a mask of the keys at the middle of each query's parent.
 
-  Keys nearer than one subword count: the middle subword of an odd number, and
-  both middle subwords of an even number, with weight 1 each. The paper leaves
-  this open; the authors' code does the same.
+  The paper calls these weights "parent-only" (Table 7b). Keys nearer than one
+  subword count: the middle subword of an odd number, and both middle subwords
+  of an even number, with weight 1 each. The paper leaves this open; the
+  authors' code does the same.
   """
   return jnp.abs(parent_offset_BQM(parent_BQ, length_M)) < 1.0
 
@@ -71,7 +74,7 @@ class _ParentScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class ParentScaled(Gaussian):
-  """Gaussian weights around the parent's middle, on selected heads' scores.
+  """Attention scores weighted by a Gaussian around the middle of the parent.
 
   Distances are in subwords, fractional; σ is in subwords. The density's constant
   is part of the method (section 3.2).

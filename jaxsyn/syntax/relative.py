@@ -1,4 +1,4 @@
-"""Relative positions: a vector per pair label, added to keys and values.
+"""Relative positions: learned vectors that are added to keys and values.
 
 Shaw, Uszkoreit & Vaswani 2018, "Self-Attention with Relative Position
 Representations" (arXiv:1803.02155), section 3. The base classes serve all
@@ -41,11 +41,11 @@ def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
 
 @jax.custom_vjp
 def spread(value_BQHL: Array, label_BQM: Array) -> Array:
-  """Looks up the value of each pair's label: value[b,q,h,label[b,q,m]].
+  """Looks up the value of each query-key pair by the label of the pair.
 
-  Gathers, and scatters in the backward pass, are slow on many devices. Labels
-  that all sentences share (B = 1 in label_BQM) use a matrix product; others use
-  a chain of L `where`.
+  The result is value[b,q,h,label[b,q,m]]. Gathers, and scatters in the backward
+  pass, are slow on many devices. Labels that all sentences share (B = 1 in
+  label_BQM) use a matrix product; others use a chain of L `where`.
 
   Args:
     value_BQHL: Values of a query by label.
@@ -69,7 +69,7 @@ def spread(value_BQHL: Array, label_BQM: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
-  """Sums the weights of each query's pairs by label.
+  """Sums each query's attention weights by the label of the query-key pair.
 
   The result is out[b,q,h,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l], the
   transpose of `spread`.
@@ -122,7 +122,11 @@ collect.defvjp(
 
 @dataclasses.dataclass(frozen=True)
 class Labelled(OnAllHeads):
-  """Options of vectors learned per pair label, shared by a layer's heads."""
+  """Options of learned relative-position vectors for keys and values.
+
+  Each query-key pair has a label, and each label a vector, which the heads of a
+  layer share.
+  """
 
   keys: bool = option(True, "Whether label vectors a^K are added to the keys.")
   values: bool = option(
@@ -146,12 +150,12 @@ class Labelled(OnAllHeads):
 
   @property
   def labels(self) -> int:
-    """Number of labels."""
+    """Number of labels of query-key pairs."""
     return 2 * self.clip + 1
 
 
 class LabelledModifier(HeadsModifier):
-  """Base class of modifiers with a learned vector for each label of a pair."""
+  """Base class of modules with a learned vector for each query-key label."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec
@@ -171,11 +175,11 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns the number of labels that occur, the first rows of the table."""
+    """Returns the number of labels that occur; they come first in the table."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:
-    """Returns the label of each pair, counted from 0; -1 for no label.
+    """Returns the label of each query-key pair, from 0; -1 for no label.
 
     B is 1 if labels do not depend on the sentence.
     """
@@ -229,10 +233,11 @@ class _Relative(LabelledModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Relative(Labelled):
-  """Relative positions in the sentence, with the label clip(m - q) (Eq. 7).
+  """Relative position vectors for clipped distances in the sentence.
 
-  In a decoder too, distances are those of positions in the sentence, so that
-  decoding steps equal the parallel pass.
+  The label of query q and key m is clip(m - q) (Eq. 7). In a decoder too,
+  distances are those of positions in the sentence, so that decoding steps equal
+  the parallel pass.
   """
 
   clip: Count = option(

@@ -1,4 +1,4 @@
-"""SISA: one encoder head that is a bi-affine parser.
+"""SISA: an encoder attention head that is trained as a bi-affine parser.
 
 Strubell et al. 2018's head (LISA) in the form that Bugliarello & Okazaki 2020
 (arXiv:1909.03149) compare with PASCAL. The loss is that of the publications; in
@@ -39,10 +39,11 @@ class _Sisa(SupervisedModifier):
 
 @dataclasses.dataclass(frozen=True)
 class Sisa(Supervised):
-  """Parsing head of SISA, with bi-affine scores [leaky(q); 1]ᵀ Θ leaky(k).
+  """Attention heads that learn to find parents by bi-affine scores (SISA).
 
-  Θ = [U; u] is initialized to 0, and "leaky" is the leaky ReLU. Every subword
-  should attend to the first subword of its parent word.
+  The score of query q and key k is [leaky(q); 1]ᵀ Θ leaky(k). Θ = [U; u] is
+  initialized to 0, and "leaky" is the leaky ReLU. Every subword should attend
+  to the first subword of its parent word.
   """
 
   modifier: ClassVar[type[Modifier]] = _Sisa

@@ -31,7 +31,7 @@ NO_PARENT = -1
 
 
 def first_of_parent_BS(features: SentenceFeatures) -> Array:
-  """Returns the first subword of the parent word; -1 without a word or a tree.
+  """Returns the first subword of each subword's parent word; -1 for none.
 
   For a root it is the first subword of the root itself.
 
@@ -44,7 +44,7 @@ def first_of_parent_BS(features: SentenceFeatures) -> Array:
 
 
 def chain_BS(features: SentenceFeatures) -> Array:
-  """Returns each subword's target in DBSA; -1 without a word or a tree.
+  """Returns the subword that each subword should attend to in DBSA; -1: none.
 
   The target is the next subword of the word; for the last one, the first
   subword of the parent word, and for that of a root, the subword itself.
@@ -61,7 +61,10 @@ def chain_BS(features: SentenceFeatures) -> Array:
 
 
 def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
-  """Returns a mask of the keys that each query sees (B1M in an encoder)."""
+  """Returns a mask of the keys that are visible to each query.
+
+  It has the axes B1M in an encoder.
+  """
   real_B1M = features.real_BS[:, None, :]
   if stack == "encoder" or features.full_context:
     return real_B1M
@@ -71,7 +74,7 @@ def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(OnHeads):
-  """Options of parsing heads, whose attention a loss trains to follow trees."""
+  """Options of parsing heads: attention heads that a loss trains on trees."""
 
   gold: Literal["off", "training", "always"] = option(
     "off",
@@ -98,7 +101,10 @@ class Supervised(OnHeads):
 
 
 class SupervisedModifier(HeadsModifier):
-  """Base class of parsing-head modules with bilinear scores q̃ᵀ U k̃ + u·k̃."""
+  """Base class of modules of parsing heads, with bilinear attention scores.
+
+  The score of query q̃ and key k̃ is q̃ᵀ U k̃ + u·k̃.
+  """
 
   def setup(self) -> None:
     heads, width = len(self.heads), self.site.head_width
@@ -115,23 +121,29 @@ class SupervisedModifier(HeadsModifier):
 
   @property
   def has_bias(self) -> bool:
-    """Whether the scores have a term u·k̃, with u initialized to 0."""
+    """Whether the scores have a bias term u·k̃ that depends on the key only.
+
+    It is initialized to 0.
+    """
     return True
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    """Returns q̃ and k̃ for queries (not divided by √K) and keys."""
+    """Transforms queries and keys to the inputs q̃ and k̃ of the scores.
+
+    The queries are not divided by √K.
+    """
     raise NotImplementedError
 
   def targets(self, features: SentenceFeatures) -> Array:
-    """Returns the index each subword should attend to; -1 for none."""
+    """Returns the subword that each subword should attend to; -1 for none."""
     raise NotImplementedError
 
   def target_rows(self, target_BQ: Array) -> Array:
-    """Converts targets of subwords to targets of attention rows."""
+    """Converts attention targets from subword indices to attention rows."""
     return target_BQ
 
   def by_subword(self, log_p_BQM: Array, features: SentenceFeatures) -> Array:
-    """Converts a map of attention rows and columns to one of subwords."""
+    """Converts attention log-weights from rows and columns to subwords."""
     return log_p_BQM
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:
@@ -170,7 +182,7 @@ class SupervisedModifier(HeadsModifier):
   def _gold_scores(
     self, score_BHQM: Array, features: SentenceFeatures
   ) -> Array:
-    """Returns scores with all weight on the gold target if it is visible."""
+    """Returns attention scores that select the gold target if it is visible."""
     if features.head_BW is None:
       return score_BHQM
     target_BQ1 = self.target_rows(self.targets(features))[:, :, None]

@@ -1,4 +1,4 @@
-"""A learned bias of each head for the tree path between two words.
+"""Learned attention-score biases for the tree path between two words.
 
 Ying et al. 2021, "Do Transformers Really Perform Bad for Graph Representation?"
 (Graphormer, arXiv:2106.05234, from memory), sections 3.1.2 and 3.1.3: spatial
@@ -36,7 +36,9 @@ MAX_EDGES = 5  # number of first edges of a path that are encoded
 
 
 def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the steps up to the lowest common ancestor, and down from it.
+  """Counts the edges up from one word and down to another in the tree.
+
+  The edges up lead to the lowest common ancestor, and the edges down from it.
 
   Args:
     features: Features with `head_BW` and `tree_distance_BWW`.
@@ -55,7 +57,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns the edges on the path from one word to another, in order.
+  """Returns the ids of the edges on the tree path from one word to another.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.
@@ -110,7 +112,7 @@ class _TreeBias(PairBiasModifier):
     return jnp.where(distance_BWW == OTHER_TREE, no_path, label_BWW)
 
   def _edge_bias_BWWH(self, features: SentenceFeatures) -> Array:
-    """Returns the mean bias of the edges on each path."""
+    """Returns the mean bias of the edges on the path between two words."""
     edge_EBWW = edges_EBWW(features, MAX_EDGES, self.site.relations)
     one_EBWWR = jax.nn.one_hot(edge_EBWW, self.edge_ERH.shape[1])
     sum_BWWH = jnp.einsum(
@@ -141,7 +143,7 @@ class _TreeBias(PairBiasModifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeBias(PairBias):
-  """Learned score bias for the tree path between two words (Graphormer).
+  """Learned attention-score bias for the tree path of two words (Graphormer).
 
   The result is score + b_h[φ(q, m)] + c_hqm with the kind φ of the path and a
   term c for its edges. All subwords of a word have its position. Pairs of words
@@ -174,7 +176,7 @@ class TreeBias(PairBias):
 
   @property
   def kinds(self) -> int:
-    """Number of pair kinds, including "no path" and "with EOS"."""
+    """Number of kinds of word pairs, including "no path" and "with EOS"."""
     steps = self.clip + 1
     return (steps if self.kind == "distance" else steps * steps) + 2
 

@@ -1,4 +1,4 @@
-"""Positions of words in the tree, added to their embeddings.
+"""Encodings of word positions in the tree, added to the embeddings.
 
 "path": Shiv & Quirk 2019, "Novel positional encodings to enable tree-based
 transformers" (NeurIPS 2019, from memory), section 3: the branches taken from the
@@ -57,7 +57,7 @@ def branch_BW(head_BW: Array) -> Array:
 
 
 def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
-  """Returns the child indices on the path from each word up to its root.
+  """Returns sibling indices on the path from each subword's word to the root.
 
   They are -1 from the root on, and where there is no word.
 
@@ -77,7 +77,7 @@ def branches_BSI(features: SentenceFeatures, levels: int) -> Array:
 
 
 def _even_decays(key: Array, shape: tuple[int, ...]) -> Array:
-  """Initializes the logits of decays evenly spaced between 0 and 1."""
+  """Initializes the decay logits so that decays are evenly spaced in (0, 1)."""
   (copies,) = shape
   decay_C = jnp.arange(1, copies + 1) / (copies + 1)
   return jnp.log(decay_C) - jnp.log1p(-decay_C)

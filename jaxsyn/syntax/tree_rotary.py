@@ -1,4 +1,4 @@
-"""Rotary positions of queries and keys, in the sentence and in the tree.
+"""Rotary position embeddings for positions in the sentence or in the tree.
 
 Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding"
 (arXiv:2104.09864), Eqs. 14, 15 and 34: pair i of the channels (2i, 2i + 1) is
@@ -24,7 +24,7 @@ BASE = 10000.0  # of the rotation frequencies, as in the paper
 
 
 def rotate(x_BSHK: Array, angle_BSK: Array) -> Array:
-  """Rotates pairs of channels by position-dependent angles.
+  """Rotates channel pairs of queries or keys by position-dependent angles.
 
   Args:
     x_BSHK: Queries or keys. If K is odd, the last channel is not rotated.
@@ -43,7 +43,7 @@ class _TreeRotary(Modifier):
   def _rotary_position_BS(
     self, features: SentenceFeatures, by: str, position_S: Array
   ) -> Array:
-    """Returns tree positions, or sentence positions without a tree."""
+    """Returns positions in the tree, or in the sentence if it has no tree."""
     line_1S = position_S[None].astype(jnp.float32)
     if by == "line":
       return line_1S
@@ -84,7 +84,7 @@ class _TreeRotary(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeRotary(OnAllHeads):
-  """Rotary positions of two kinds, each for half of the query-key channels.
+  """Rotary position embeddings of two kinds, each for half of the channels.
 
   With two positions in the sentence it equals the paper; other positions replace
   those of every second pair of channels. In a decoder, past keys are rotated

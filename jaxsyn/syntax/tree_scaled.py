@@ -1,4 +1,4 @@
-"""Deps-SAN: self-attention scaled by tree distance, and its sparse techniques.
+"""Deps-SAN: self-attention scaled by tree distance, with optional sparsity.
 
 Peng et al., "Boosting Neural Machine Translation with Dependency-Scaled
 Self-Attention Network", section 2.
@@ -42,7 +42,7 @@ class _TreeScaled(GaussianModifier):
   def _sparse(
     self, features: SentenceFeatures
   ) -> tuple[Array, Array, Array | None]:
-    """Returns tree distances, and masks of far pairs and of dropped pairs."""
+    """Returns tree distances and the masks of far and of dropped pairs."""
     spec: TreeScaled = self.spec
     has_path_BSS = features.tree_distance_BSS != OTHER_TREE
     edges, far_BSS = edges_BSS(features)
@@ -89,7 +89,7 @@ class _TreeScaled(GaussianModifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeScaled(Gaussian):
-  """Gaussian weights of the tree distance, on selected heads' scores.
+  """Attention scores weighted by a Gaussian of the tree distance.
 
   The distance is the number of edges between two words (section 2, Eq. 5),
   so σ is in edges. A subword itself has the highest weight; pairs without a

@@ -31,7 +31,7 @@ _Spans = list[tuple[int, int]]
 
 @dataclasses.dataclass(frozen=True)
 class ArrayChecksums:
-  """Shape, type and checksums of an array.
+  """Shape, type and checksums of an array in a checkpoint.
 
   Attributes:
     shape: Shape of the complete array.
@@ -92,7 +92,7 @@ def merge(by_process: Sequence[Checksums]) -> Checksums:
 
 
 def first_difference(tree: Tree, expected: Checksums) -> str:
-  """Describes the first array that differs from its checksums; "" for none."""
+  """Describes the first array that differs from its checksums; "" if none."""
   for name, leaf in arrays_by_name(tree).items():
     entry = expected[name]
     if (list(leaf.shape), str(leaf.dtype)) != (entry["shape"], entry["dtype"]):

@@ -40,7 +40,7 @@ def check_layer(at: ConfigPath, layer: int, layers: int, stack: str) -> None:
 
 
 def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
-  """Raises InputError unless the heads exist in the layer and are distinct.
+  """Raises InputError unless the attention heads exist and are distinct.
 
   Raises:
     InputError: There is no such head, or the heads are not distinct.

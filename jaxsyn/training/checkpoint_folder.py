@@ -119,7 +119,9 @@ class CheckpointFolder:
     return self.folder / str(step)
 
   def metadata(self, step: int) -> dict[str, Any]:
-    """Returns the metadata: "content", and checksums of "arrays" and "files".
+    """Reads the metadata of a checkpoint, including its checksums.
+
+    The keys are "content", and "arrays" and "files" with checksums.
 
     Raises:
       CorruptFileError: It is missing or corrupt.
@@ -166,7 +168,7 @@ class CheckpointFolder:
   def read(
     self, step: int, abstract: Tree, part: str = ""
   ) -> tuple[Tree, dict[str, Any]]:
-    """Returns the arrays and the metadata after verifying all checksums.
+    """Reads a checkpoint's arrays and metadata, and verifies all checksums.
 
     Args:
       step: Step of the checkpoint.

@@ -24,7 +24,7 @@ Tree = Any
 
 @dataclasses.dataclass
 class LogWindow:
-  """Sums over the steps since the last log record was written.
+  """Sums of losses and counts over the steps since the last log record.
 
   They are part of a checkpoint, so that the next record of a resumed run equals
   that of an uninterrupted one.
@@ -90,7 +90,7 @@ class Score:
 
 @dataclasses.dataclass(frozen=True)
 class Parameters:
-  """Parameters for translation, with the checkpoints that they come from.
+  """Model parameters for translation, and the checkpoints they come from.
 
   Attributes:
     params: Parameters of one checkpoint, or the mean of several.
@@ -109,7 +109,7 @@ class Parameters:
 
 
 class CheckpointReader:
-  """Read access to the checkpoints of a run.
+  """Reader of the checkpoints of a run.
 
   Attributes:
     workdir: Run directory.
@@ -206,7 +206,7 @@ class CheckpointReader:
   def _newest(
     self, count: int, abstract: Tree, ema: bool
   ) -> tuple[list[tuple[int, Tree]], dict[int, str]]:
-    """Reads the parameters in the newest intact train states."""
+    """Reads the model parameters from the newest intact train states."""
     intact, corrupt = self.last.newest(
       lambda step: self._read_params(step, abstract, ema), count
     )

@@ -1,4 +1,4 @@
-"""Saves and resumes a run with Orbax.
+"""Saves and restores the train state of a run with Orbax.
 
   WORKDIR/checkpoints/STEP   newest train states
   WORKDIR/best/STEP          best parameters by config.train.selection
@@ -51,7 +51,7 @@ _REMOVALS, _PAUSE = 10, 0.1  # of the directory of a failed save; seconds
 
 
 class CheckpointWriter(CheckpointReader):
-  """Read and write access to the checkpoints of a run.
+  """Writer of the checkpoints of a run, which can also read them.
 
   With several processes, all call the same methods in the same order. Each writes
   its shards of the arrays; process 0 writes the metadata and renames.
@@ -81,7 +81,10 @@ class CheckpointWriter(CheckpointReader):
     self._save(self.last, step, state, dataclasses.asdict(progress))
 
   def save_best(self, step: int, params: Tree, score: dict[str, Any]) -> None:
-    """Starts saving the best parameters so far, with the fields of `Score`."""
+    """Starts saving the best parameters so far, with their validation scores.
+
+    `score` has the fields of `Score`.
+    """
     self._save(self.best, step, params, score)
 
   def _save(
@@ -183,7 +186,7 @@ class CheckpointWriter(CheckpointReader):
     self.wait()
 
   def close(self) -> None:
-    """Waits until all checkpoints are written, and ends the threads."""
+    """Waits until all checkpoints are written, then ends the threads."""
     try:
       self.wait()
     finally:

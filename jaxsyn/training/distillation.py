@@ -68,7 +68,7 @@ class TeacherLoss(Loss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    """Returns the teacher's model spec, with the maps exposed for the loss.
+    """Returns the teacher's model spec, set to expose what the loss reads.
 
     Args:
       at: Config path of this loss.
@@ -82,7 +82,7 @@ class TeacherLoss(Loss):
   def teacher_features(
     self, model: EncoderDecoder, params: Any, batch: Batch
   ) -> dict[str, Array]:
-    """Returns the features that the teacher adds to a batch.
+    """Computes the teacher's outputs, which are added to a batch as features.
 
     Args:
       model: Model of `required_maps_of_teacher`.
@@ -94,7 +94,7 @@ class TeacherLoss(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class Distillation(LayerLoss, TeacherLoss):
-  """Cross-entropy of attention heads against those of a teacher.
+  """Cross-entropy of attention heads against attention heads of a teacher.
 
   With the weights T of the teacher's heads and S of the student's,
   -Σ over m of T_hqm log S_hqm, as a mean over heads h and real subwords q. The
@@ -224,7 +224,7 @@ class WordDistillation(TeacherLoss):
 
 
 def _head_weights(maps: Maps, layer: int, heads: tuple[int, ...]) -> Array:
-  """Returns the attention weights (BHQM) of given heads in an encoder layer."""
+  """Returns the attention weights (BHQM) of some heads in an encoder layer."""
   (published,) = maps.find(
     stack="encoder", layer=layer, modifier="", kind="weight_BHQM"
   )

@@ -17,7 +17,7 @@ from jax.interpreters import partial_eval
 
 @dataclasses.dataclass(frozen=True)
 class Chip:
-  """Peak rates of one type of accelerator.
+  """Peak compute and memory rates of one type of accelerator.
 
   Attributes:
     flops: FLOP/s of dense bfloat16 products; of float16 on a T4.
@@ -50,7 +50,9 @@ CHIPS = {
 
 
 def chip(kind: str) -> Chip | None:
-  """Returns the peak rates of a `device_kind`, found by its prefix.
+  """Returns the peak rates of an accelerator by its JAX `device_kind`.
+
+  The kind is found by its prefix.
 
   The result is None for an unknown kind, such as a CPU.
   """

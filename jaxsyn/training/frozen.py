@@ -46,7 +46,7 @@ def constant(patterns: Sequence[str], params: Tree) -> Tree:
 def without_frozen(
   patterns: Sequence[str], optimizer: optax.GradientTransformation
 ) -> optax.GradientTransformation:
-  """Returns an optimizer that has no state for frozen parameters."""
+  """Wraps an optimizer so that it ignores frozen parameters."""
   if not patterns:
     return optimizer
 
@@ -61,7 +61,7 @@ def without_frozen(
 
 
 def check(patterns: Sequence[str], params: Tree) -> str:
-  """Checks the patterns of frozen parameters, and describes the matches.
+  """Checks the name patterns of frozen parameters, and describes the matches.
 
   Args:
     patterns: Patterns of config.train.freeze.
@@ -108,7 +108,7 @@ def _is_frozen(path: Any, patterns: Sequence[str]) -> bool:
 
 
 def _suggestion(pattern: str, names: Sequence[str]) -> str:
-  """Returns a hint that lists similar names and all top-level modules."""
+  """Returns a hint with similar parameter names and all top-level modules."""
   modules = {name.partition("/")[0] for name in names}
   text = pattern.replace("*", "")
   close = difflib.get_close_matches(text, [*names, *modules], n=3, cutoff=0.4)

@@ -1,4 +1,4 @@
-"""Guided alignment: attention heads that learn given word alignments.
+"""Guided alignment: attention heads that are trained on word alignments.
 
 The word alignments of the training pairs come from config.prepare.alignments. With
 the links G between subwords (all pairs of subwords of linked words), rows
@@ -40,7 +40,7 @@ MEAN = -1  # value of `head` for the mean of all heads
 
 @dataclasses.dataclass(frozen=True)
 class GuidedAlignment(LayerLoss):
-  """Cross-entropy of a cross-attention head against given word alignments."""
+  """Cross-entropy of a cross-attention head against word alignments."""
 
   weight: Amount = with_default(Loss, "weight", 0.05)
   layer: Layer = option(
@@ -76,7 +76,7 @@ class GuidedAlignment(LayerLoss):
     return jnp.sum(loss_BT, axis=1), jnp.sum(has_link_BT, axis=1)
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns how often linked target subwords attend most along a link."""
+    """Returns how often the largest weight is on an aligned subword."""
     links_BTS, has_link_BT = _links(batch)
     best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]
     right_BT = jnp.take_along_axis(links_BTS, best_BT1, axis=2)[..., 0]
@@ -90,6 +90,6 @@ class GuidedAlignment(LayerLoss):
 
 
 def _links(batch: Batch) -> tuple[Array, Array]:
-  """Returns the links (BTS), and a mask of target subwords with links (BT)."""
+  """Returns alignment links (BTS), and a mask of aligned target subwords."""
   links_BTS = batch["links_BTS"].astype(jnp.float32)
   return links_BTS, jnp.max(links_BTS, axis=2)

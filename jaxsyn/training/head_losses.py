@@ -1,4 +1,4 @@
-"""Losses for heads that learn to parse, and for the agreement of parses.
+"""Losses for attention heads that learn to parse, and for their agreement.
 
 They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for
 each subword, a distribution over the subwords of its side, and the target: the
@@ -34,12 +34,15 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns the predicted parses of a stack's heads, lowest layer first."""
+  """Returns the parses that attention heads of a stack predict.
+
+  The lowest layer comes first.
+  """
   return maps.find(stack=stack, kind="log_parse_BQM")
 
 
 def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
-  """Raises InputError unless the stack has a head that learns to parse."""
+  """Raises InputError unless an attention head of the stack learns to parse."""
   if not any(
     isinstance(m, Supervised) for _, m in spec.modifiers.modifiers_in(stack)
   ):
@@ -52,11 +55,11 @@ def _check_parser(at: ConfigPath, spec: ModelSpec, stack: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Heads(Loss):
-  """Mean cross-entropy of parsing heads, over subwords with a visible target.
+  """Mean cross-entropy of attention heads that learn to find parents.
 
-  The cross-entropy is -log of the attention weight at the target, the subword
-  that the head should attend to. Several parsing layers or modifiers have the
-  same weight.
+  The mean is over the subwords whose target is not masked. The cross-entropy is
+  -log of the attention weight at the target, the subword that the head should
+  attend to. Several parsing layers or modifiers have the same weight.
   """
 
   weight: Amount = option(
@@ -83,7 +86,7 @@ class _Heads(Loss):
     return sum_B, count_B
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns the UAS, the fraction of words whose parent the head finds.
+    """Returns the UAS, the fraction of words with a correctly predicted parent.
 
     The trees are those of training, including controls (config.data.tree). The
     parse is that of the highest parsing layer. For the last subword of each
@@ -111,7 +114,7 @@ class _Heads(Loss):
 
 @dataclasses.dataclass(frozen=True)
 class SourceHeads(_Heads):
-  """Loss of the encoder's parsing heads against the source trees."""
+  """Loss that trains encoder attention heads to follow the source trees."""
 
   required_features: ClassVar[tuple[str, ...]] = ("source_head",)
   stack: ClassVar[str] = "encoder"
@@ -119,7 +122,7 @@ class SourceHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class TargetHeads(_Heads):
-  """Loss of the decoder's parsing heads against the target trees."""
+  """Loss that trains decoder attention heads to follow the target trees."""
 
   full_context: bool = option(
     False,
@@ -134,7 +137,7 @@ class TargetHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class Synchronisation(LayerLoss):
-  """Squared error between the target parse and the mapped source parse.
+  """Squared error between the target parse and the source parse mapped to it.
 
   The cross-attention C (mean of its heads) maps the parse E of the encoder to
   the target, D_map = C E Cᵀ. With its rows normalized over the visible entries
@@ -208,7 +211,7 @@ class Synchronisation(LayerLoss):
     return sum_B, jnp.sum(real_BT, axis=1)
 
   def normalize(self, mapped_BTT: Array, visible_BTT: Array) -> Array:
-    """Normalizes the rows of the mapped parse over their visible entries.
+    """Normalizes the rows of the mapped parse over their unmasked entries.
 
     These sum to 1; all others become 0.
     """

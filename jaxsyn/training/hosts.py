@@ -131,7 +131,7 @@ def check_joined() -> None:
 
 
 def all_gather_json(content: Any) -> list[Any]:
-  """Exchanges a JSON value between processes; returns all, by index."""
+  """Gathers a JSON value from every process, in order of process index."""
   if jax.process_count() == 1:
     return [content]
   data = np.frombuffer(json.dumps(content).encode(), np.uint8)
@@ -177,7 +177,7 @@ def check_same(
   values: Mapping[str, Any],
   advice: str = "Start all with the same command.",
 ) -> None:
-  """Raises InputError unless all processes have the same values.
+  """Raises InputError unless all processes have equal values.
 
   Args:
     what: Name of the values in the error message.
@@ -370,7 +370,7 @@ def _check_address(address: str, count: int, index: int) -> None:
 
 
 def _cluster() -> tuple[str, int]:
-  """Returns the cluster that started this process, and its number of tasks."""
+  """Returns the cluster manager of this process, and its number of tasks."""
   for kind in clusters.ClusterEnv._cluster_types:
     if not kind.opt_in_only_method and kind.is_env_present():
       try:

@@ -38,7 +38,7 @@ _FORMATS = {
 
 
 class Sample(NamedTuple):
-  """A sentence of the validation split and its translation."""
+  """A sentence of the validation split, with reference and translation."""
 
   source: str
   reference: str
@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
-  """Returns the records of a log, and the line numbers of corrupt ones.
+  """Reads the records of a run's log, and the line numbers of corrupt ones.
 
   A last line without a line end, which is being written or was interrupted by a
   kill, is neither.
@@ -93,7 +93,7 @@ class Log:
   note: Callable[[], str] = staticmethod(lambda: "")
 
   def __init__(self, workdir: pathlib.Path, config: TrainingConfig, start: int):
-    """Opens the log file, the writers and the progress display.
+    """Opens the log file, the log writers and the progress display.
 
     Args:
       workdir: Run directory.
@@ -155,7 +155,7 @@ class Log:
     self._bar.advance()
 
   def record(self, kind: str, step: int, values: Mapping[str, Any]) -> None:
-    """Writes a record of numbers for one step.
+    """Writes the numbers of one step, such as its losses, as a log record.
 
     Args:
       kind: One of KINDS.
@@ -184,7 +184,7 @@ class Log:
       self.say(f"{kind:<10} step {step}  {shown}")
 
   def samples(self, step: int, samples: Sequence[Sample]) -> None:
-    """Writes sentences of the validation split with their translations."""
+    """Logs sentences of the validation split with their translations."""
     if self._is_silent or not samples:
       return
     text = "\n\n".join(
@@ -196,7 +196,7 @@ class Log:
       writer.text("samples", step, text)
 
   def figures(self, step: int, figures: Figures) -> None:
-    """Writes matplotlib figures as images."""
+    """Logs matplotlib figures as images."""
     if self._is_silent:
       return
     for name, figure in figures:
@@ -223,7 +223,7 @@ class Log:
       files.write_text(self._path, self._file.getvalue())
 
   def close(self) -> None:
-    """Closes the log and the other writers."""
+    """Closes the log file, the log writers and the progress display."""
     self._bar.close()
     if self._is_silent:
       return

@@ -56,7 +56,7 @@ class Logits:
     batch: Batch,
     positions: Iterable[str] = (),
   ) -> Sums:
-    """Returns the sums that `function` computes over all target positions.
+    """Sums a function of the logits over all target positions.
 
     If there are too many logits, the function gets equally many positions of each
     sentence at a time. Their logits are computed again in the backward pass, which

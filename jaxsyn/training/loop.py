@@ -48,7 +48,7 @@ _FIRST_STATE, _VALIDATION = "first state", "validation"
 
 
 class ValidationScores(NamedTuple):
-  """Scores of parameters on the validation split.
+  """Scores of model parameters on the validation split.
 
   Attributes:
     values: Numbers for the log by name, among them the metric of
@@ -66,7 +66,7 @@ class ValidationScores(NamedTuple):
 
 
 class Validation(Protocol):
-  """Interface of functions that score parameters on the validation split.
+  """Interface of functions that score model parameters on the validation split.
 
   The parameters of `compile` are shapes with shardings.
   """
@@ -106,7 +106,7 @@ class Training:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingEnd:
-  """Result of `train`: last step, reason and progress.
+  """Result of `train`: last step, reason to stop, and progress.
 
   Attributes:
     step: Number of steps of the run.
@@ -284,7 +284,7 @@ class _Loop:
     return state
 
   def _program(self, batch: Mapping[str, np.ndarray]) -> tuple[Program, float]:
-    """Returns the compiled step for a host batch, and its FLOPs."""
+    """Returns the compiled training step for a batch's shape, and its FLOPs."""
     compiler, shape = self._compiler, _shape_of(batch)
     waited = compiler.waited
     if self._say_waiting and not compiler.is_ready(shape):
@@ -314,7 +314,7 @@ class _Loop:
     self._progress.minutes = self._minutes_before + spent / 60
 
   def _fetch_metrics(self) -> None:
-    """Fetches metrics from the device; raises if a loss is not finite."""
+    """Fetches step metrics from the device; raises if a loss is not finite."""
     steps = [step for step, _ in self._pending]
     fetched = self._layout.on_host([metrics for _, metrics in self._pending])
     self._pending.clear()

@@ -1,4 +1,4 @@
-"""The table of losses, and the cross-entropy loss."""
+"""Registry of losses, and the cross-entropy loss."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from jaxsyn.training.objective import Batch, Loss, Ratio, real_targets
 
 
 def token_log_probability(logits_BTV: Array, id_BT: Array) -> Array:
-  """Returns the log probability of each given subword (BT), in float32."""
+  """Returns the log probability of each target subword (BT), in float32."""
   return -cross_entropy(logits_BTV, id_BT, 0.0)
 
 

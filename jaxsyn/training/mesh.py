@@ -133,7 +133,7 @@ def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
-  """Returns the axis split over "tensor", and the option that sets its size."""
+  """Returns the array axis split over "tensor", and the option of its size."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
   if entry := _TENSOR_AXES.get((module, name, ndim)):
@@ -171,7 +171,7 @@ class Layout:
     config: MeshConfig,
     devices: Sequence[jax.Device] | None = None,
   ):
-    """Creates the mesh, and determines this host's rows.
+    """Creates the mesh, and determines which batch rows this host has.
 
     Args:
       parallelism: "jit" or "pmap".
@@ -204,7 +204,7 @@ class Layout:
     self._by_rows = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
   def shardings(self, tree: Any) -> Any:
-    """Returns the sharding of each array of the train state during training."""
+    """Returns the shardings of a train state's arrays during training."""
     if self.is_pmap:
       sharding = NamedSharding(self.mesh, PartitionSpec("data"))
       return jax.tree.map(lambda x: sharding, tree)
@@ -358,7 +358,7 @@ class Layout:
     return self._programs[key]
 
   def flops(self, program: Program) -> float:
-    """Returns the FLOPs of one call of a compiled program on all devices."""
+    """Returns the FLOPs of one call of a compiled program, over all devices."""
     return self._flops[program]
 
 

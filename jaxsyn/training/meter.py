@@ -24,7 +24,7 @@ class Meter:
     start: int,
     progress: Progress,
   ):
-    """Starts the clock, and continues the sums of a resumed run.
+    """Starts the clock, and restores the sums of a resumed run.
 
     Args:
       config: Config of the run.
@@ -48,14 +48,14 @@ class Meter:
 
   @property
   def window(self) -> LogWindow:
-    """Sums over the steps since the last log record, for a checkpoint."""
+    """Sums of metrics since the last log record, stored in checkpoints."""
     self._window.seconds = time.monotonic() - self._since
     return self._window
 
   def add_batch(
     self, train_batch: TrainBatch, flops: float, waited: float
   ) -> None:
-    """Adds a batch's counts of subwords, its FLOPs and its waiting time.
+    """Adds a batch's numbers of subwords, its FLOPs and its waiting time.
 
     Args:
       train_batch: Batch.
@@ -76,7 +76,7 @@ class Meter:
       corpora[name] = corpora.get(name, 0) + count
 
   def add_metrics(self, metrics: Sequence[Mapping[str, Any]]) -> None:
-    """Adds the metrics of steps, already fetched from the device."""
+    """Adds the metrics of several steps, already fetched from the device."""
     for step_metrics in metrics:
       for name, pair in step_metrics["terms"].items():
         old = self._window.terms.get(name, [0.0, 0.0])
@@ -85,7 +85,7 @@ class Meter:
         self._window.grad_norm = float(step_metrics["grad_norm"])
 
   def pause(self, seconds: float) -> None:
-    """Excludes time that was not spent on training from the speed."""
+    """Excludes seconds without training from the measured speed."""
     self._since += seconds
 
   def record(

@@ -1,4 +1,4 @@
-"""Muon update for the matrices of layers, which are stacked by size."""
+"""Muon update of weight matrices, which are stacked by size."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _stacked(tree: Any) -> Stacks:
 
 
 def _size(path: Any, x: Array) -> tuple[int, int]:
-  """Returns the numbers of inputs and outputs of a kernel."""
+  """Returns the numbers of inputs and outputs of a weight matrix."""
   module = path[-2].key if len(path) > 1 else ""
   if module in _LAST_AXIS_IS_OUTPUT:
     return x.size // x.shape[-1], x.shape[-1]

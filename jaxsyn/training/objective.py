@@ -37,7 +37,7 @@ AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """Returns a float mask (BT) of target subwords, EOS included."""
+  """Returns a mask (BT, float) of target subwords, EOS included."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 
@@ -80,14 +80,14 @@ class Loss(Choice):
     return self
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    """Returns (stack, layer) of each attention whose weights the loss reads.
+    """Returns (stack, layer) pairs of attention weights that the loss reads.
 
     These are published even if config.model.attention is "fused".
     """
     return ()
 
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns the loss sum, weighted by example, and the count of a batch.
+    """Returns a batch's loss sum, weighted by example, and its item count.
 
     Args:
       logits_BTV: Logits of the target positions.
@@ -100,7 +100,9 @@ class Loss(Choice):
     return jnp.sum(sum_B), jnp.sum(count_B)
 
   def of_rows(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns the unweighted loss sum and count of each row (float32, B).
+    """Returns the unweighted loss sum and the item count of each batch row.
+
+    Both are float32 with the axis B.
 
     The count has no gradient.
     """
@@ -114,7 +116,7 @@ class Loss(Choice):
 def report(
   means: Mapping[str, float], losses: Mapping[str, Loss]
 ) -> dict[str, float]:
-  """Returns the objective and its terms under their names in the log.
+  """Returns the objective and its terms by their names in the log.
 
   Args:
     means: Mean of each term.

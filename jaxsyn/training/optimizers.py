@@ -26,13 +26,13 @@ class OptimizerSpec(Choice):
   """Base class of the optimizers, with their options."""
 
   def make(self) -> optax.GradientTransformation:
-    """Returns the gradient transformation, without the learning rate."""
+    """Creates the gradient transformation, without the learning rate."""
     raise NotImplementedError
 
 
 @dataclasses.dataclass(frozen=True)
 class Adam(OptimizerSpec):
-  """Adam: Kingma & Ba 2015, algorithm 1."""
+  """Adam optimizer (Kingma & Ba 2015, algorithm 1)."""
 
   beta1: Rate = option(0.9, "Decay of the running mean of gradients.")
   beta2: Rate = option(0.98, "Decay of the running mean of squared gradients.")
@@ -46,7 +46,7 @@ class Adam(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Adadelta(OptimizerSpec):
-  """Adadelta: Zeiler 2012, algorithm 1.
+  """Adadelta optimizer (Zeiler 2012, algorithm 1).
 
   The update is Δ = -RMS(previous Δ) / RMS(g) · g for the gradient g, where
   RMS(x) = √(E[x²] + epsilon) and E is a running mean with decay `rho`,
@@ -66,7 +66,7 @@ class Adadelta(OptimizerSpec):
 
 @dataclasses.dataclass(frozen=True)
 class Muon(Adam):
-  """Muon (Jordan et al. 2024) for the matrices of layers, Adam for the rest.
+  """Muon optimizer (Jordan et al. 2024) for weight matrices, Adam for the rest.
 
   Newton-Schulz iterations make the singular values of the momentum equal. The
   factor .2 · √(longer side) gives the update the root mean square of Adam's (Liu
@@ -138,7 +138,7 @@ class Optimiser:
 def make(
   config: Optimiser, width: int, freeze: Sequence[str] = ()
 ) -> optax.GradientTransformation:
-  """Returns clipping, optimizer, weight decay and learning rate as one chain.
+  """Creates the optax chain: clipping, optimizer, weight decay, learning rate.
 
   Args:
     config: Options of config.optimiser.

@@ -67,7 +67,7 @@ class Writers:
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-  """Options of initialization from another run; see docs/fine_tuning.md."""
+  """Options for initializing from another run; see docs/fine_tuning.md."""
 
   run: str = option(
     "",

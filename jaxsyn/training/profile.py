@@ -1,4 +1,4 @@
-"""Profiles of some training steps, for TensorBoard."""
+"""Records profiles of training steps for TensorBoard."""
 
 from __future__ import annotations
 

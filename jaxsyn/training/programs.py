@@ -1,4 +1,4 @@
-"""Compilation of the programs of a run, in background threads.
+"""Compiles a run's programs in background threads.
 
 Programs are compiled in the order of their first use. Training starts with the first
 step's program, and the order of batches never depends on when a program is ready.
@@ -54,7 +54,7 @@ def compile_first_state(
 def compile_step(
   recipe: Recipe, layout: Layout, abstract: TrainState, batch: Batch
 ) -> tuple[Program, float]:
-  """Returns the training step compiled for a host batch, and its FLOPs."""
+  """Compiles the training step for a batch shape; returns it and its FLOPs."""
   step = functools.partial(train_step, recipe=recipe)
   state, placed = layout.placed(abstract), layout.place_batch(batch)
   program = layout.compile_train(step, state, placed)
@@ -111,7 +111,7 @@ class BackgroundCompiler:
     return None if self._closed.is_set() else make()
 
   def note(self) -> str:
-    """Returns a progress note; "" once all programs are compiled."""
+    """Returns a note on compilation progress; "" once all is compiled."""
     done = sum(future.done() for future in self._futures.values())
     return progress.compiling((done, len(self._futures)))
 

@@ -32,7 +32,7 @@ class Schedule(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class _WarmedUp(Schedule):
-  """Base class of schedules with a warm-up and a minimum after it."""
+  """Base class of schedules with a warm-up, and a minimum rate after it."""
 
   warmup: CountOrOff = option(
     1000,
@@ -51,7 +51,10 @@ class _WarmedUp(Schedule):
 
 @dataclasses.dataclass(frozen=True)
 class InverseSquareRoot(_WarmedUp):
-  """Linear warm-up to the peak, then peak · √(warmup / n), as in fairseq."""
+  """Linear warm-up, then inverse-square-root decay, as in fairseq.
+
+  After the warm-up, the rate of update n is peak · √(warmup / n).
+  """
 
   def make(self, peak: float, width: int) -> optax.Schedule:
     warmup, start = self.warmup_updates, _FIRST_RATE
@@ -67,9 +70,11 @@ class InverseSquareRoot(_WarmedUp):
 
 @dataclasses.dataclass(frozen=True)
 class Noam(_WarmedUp):
-  """Noam schedule: factor · D^-½ · min(n^-½, n · warmup^-3/2), n from 1.
+  """Noam schedule: linear warm-up, then inverse-square-root decay.
 
-  Vaswani et al. 2017, Eq. 3, times a factor: config.optimiser.learning_rate.
+  The rate of update n, from 1, is factor · D^-½ · min(n^-½, n · warmup^-3/2)
+  for a model of width D. Vaswani et al. 2017, Eq. 3, times a factor:
+  config.optimiser.learning_rate.
   """
 
   def make(self, peak: float, width: int) -> optax.Schedule:
@@ -85,7 +90,7 @@ class Noam(_WarmedUp):
 
 @dataclasses.dataclass(frozen=True)
 class Constant(Schedule):
-  """Constant learning rate."""
+  """Schedule with a constant learning rate."""
 
   def make(self, peak: float, width: int) -> optax.Schedule:
     return lambda count: jnp.asarray(peak, jnp.float32)

@@ -43,7 +43,7 @@ Metrics = dict[str, Any]
 
 @struct.dataclass
 class TrainState:
-  """State that training changes and checkpoints store.
+  """State of a training run: parameters, optimizer state, step and random key.
 
   Attributes:
     step: Number of batches seen.
@@ -65,7 +65,7 @@ class TrainState:
 
   @property
   def evaluated(self) -> Params:
-    """The parameters that are evaluated and used for translation."""
+    """Parameters for validation and translation: the moving average, if any."""
     return self.params if self.ema is None else self.ema
 
 
@@ -168,7 +168,7 @@ def terms_of(
 def first_params(
   recipe: Recipe, batch: Mapping[str, Any], key: Array
 ) -> Params:
-  """Returns random initial parameters, which fit batches of any size."""
+  """Initializes the model parameters, for batches of any size."""
   return recipe.model.init({"params": key}, batch, train=False, method=forward)[
     "params"
   ]
@@ -199,11 +199,12 @@ def first_state(
 def moving_average(
   average: Params, params: Params, *, decay: float, updates: Array
 ) -> Params:
-  """Returns the weighted mean Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ of the parameters pᵢ.
+  """Updates the exponential moving average of the parameters.
 
-  It is computed as a ← (1-w)·a + w·pₙ with w = (1-d) / (1-dⁿ). For the first
-  update w = 1, so that the initial parameters have no weight; with a constant
-  w = 1-d they would have dⁿ.
+  The result after n updates is the weighted mean Σ dⁿ⁻ⁱ pᵢ / Σ dⁿ⁻ⁱ of the
+  parameters pᵢ after update i. It is computed as a ← (1-w)·a + w·pₙ with w =
+  (1-d) / (1-dⁿ). For the first update, w is 1, so that the initial parameters
+  have no weight; with a constant w = 1-d they would have dⁿ.
 
   Args:
     average: Average after n - 1 updates; ignored for n = 1.
@@ -318,7 +319,9 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factors of the terms' sums in the objective: weight / count.
+  """Returns the factor of each loss term's sum in the objective.
+
+  It is the weight of the term divided by its count.
 
   Args:
     recipe: Recipe with the losses.
@@ -333,7 +336,7 @@ def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
 def evaluate_step(
   params: Params, batch: Mapping[str, Array], recipe: Recipe
 ) -> Metrics:
-  """Returns evaluation sums over a batch, without dropout or training noise.
+  """Evaluates losses and metrics on a batch, without dropout or other noise.
 
   Returns:
     Pairs of sum and count: "terms", by loss term; "shares", by auxiliary metric;

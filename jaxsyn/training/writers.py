@@ -70,11 +70,11 @@ class Writer:
     raise NotImplementedError
 
   def text(self, name: str, step: int, text: str) -> None:
-    """Writes a text in Markdown."""
+    """Writes a Markdown text of one step to the log."""
     raise NotImplementedError
 
   def image(self, name: str, step: int, pixels: np.ndarray) -> None:
-    """Writes an image, given as an array of rows, columns and RGB colors."""
+    """Writes an image to the log, given as rows, columns and RGB colors."""
     raise NotImplementedError
 
   def flush(self) -> None:
@@ -85,7 +85,7 @@ class Writer:
 
 
 class TensorBoard(Writer):
-  """TensorBoard files in the run directory."""
+  """Writer of TensorBoard files in the run directory."""
 
   def __init__(self, value: bool, run: LoggedRun):
     from tensorboardX import SummaryWriter, record_writer
@@ -125,7 +125,7 @@ class TensorBoard(Writer):
 
 
 class WeightsAndBiases(Writer):
-  """A Weights & Biases run, which a resumed training continues.
+  """Writer to a Weights & Biases run, which a resumed training continues.
 
   Its environment variables apply: WANDB_MODE=offline writes to a directory, which
   `wandb sync` uploads later; WANDB_ENTITY, WANDB_DIR, WANDB_API_KEY.

@@ -202,7 +202,7 @@ def _log_plainly() -> None:
 def check_target(
   path: str, flag: str, folder: bool = False, *, store: bool = False
 ) -> None:
-  """Checks that an output path is writable before hours of work.
+  """Checks that an output path is writable before a long computation.
 
   Args:
     path: Path of a file ("-" for standard output) or directory.

@@ -93,7 +93,7 @@ class Bar:
     self.advance(done - self.done)
 
   def show(self, content: Any) -> None:
-    """Shows a rich renderable below all bars on a terminal, until the last ends.
+    """Shows a rich renderable below all progress bars of a terminal.
 
     It replaces earlier content.
     """
@@ -204,7 +204,7 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair of counts: programs compiled so far, and programs needed."""
+    """Pair (number of compiled programs, number of needed programs)."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager
@@ -256,7 +256,7 @@ class _Screen:
     self.below: Any = ""
 
   def draw(self, bar: Bar) -> None:
-    """Draws all bars, including a given bar."""
+    """Draws all open progress bars; adds `bar` to them if it is new."""
     # Imported here, since it takes 0.1 s and most tasks are short.
     from rich import console, live, progress_bar, table, text
 

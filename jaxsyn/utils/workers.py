@@ -46,7 +46,7 @@ class WorkerDiedError(InputError):
 
 
 class Workers(Generic[Shared]):
-  """Pool of worker processes that call functions of one shared object."""
+  """Pool of worker processes that call functions with one shared object."""
 
   def __init__(self, make: Callable[[], Shared], count: int, *, died: str):
     """Starts the worker processes; `submit` may be called immediately.

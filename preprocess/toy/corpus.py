@@ -162,7 +162,7 @@ def read_out(root: Node) -> Pair:
 
 
 def translate(node: Node, parent: Node) -> str:
-  """Returns the target word for a tree node given its parent; "" if none."""
+  """Translates a word, whose form depends on its parent; may return ""."""
   word, above = node.word, parent.word
   if word.kind in ("pronoun", "mark"):
     return ""
@@ -193,7 +193,7 @@ def translate(node: Node, parent: Node) -> str:
 
 
 def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """Yields the words of a tree and their parents in English word order."""
+  """Yields each word of a tree with its parent, in English word order."""
   for child in node.left:
     yield from _english(child, node)
   yield node, parent
@@ -202,7 +202,7 @@ def _english(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
 
 
 def _target(node: Node, parent: Node) -> Iterator[tuple[Node, Node]]:
-  """Yields the words of a tree and their parents in target word order."""
+  """Yields each word of a tree with its parent, in target word order."""
   children = node.left + node.right
   for relation in TARGET_ORDER:
     if not relation:

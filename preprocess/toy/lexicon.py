@@ -75,7 +75,7 @@ class Word:
 
 @functools.cache
 def lexicon() -> dict[str, tuple[Word, ...]]:
-  """Returns the words of both languages, by word class; deterministic."""
+  """Returns the words of both languages by word class, always the same."""
   rng = random.Random("the words of the target language")
   syllables = ["".join(s) for s in itertools.product("bdfgklmnprstvz", "aeiou")]
   used: set[str] = set()
@@ -133,7 +133,7 @@ def past(verb: str) -> str:
 
 
 def pick(rng: random.Random, choices):
-  """Returns a random element; the choice is stable across Python versions.
+  """Picks a random element, the same one in all Python versions.
 
   Of the methods of a generator, only `random()` never changes.
   """

@@ -47,7 +47,7 @@ class PlannedBatch:
 
 @dataclasses.dataclass(frozen=True)
 class Position:
-  """Position of a training run in the data: its epoch and next batch."""
+  """Position of a training run in the data: epoch and next batch's index."""
 
   epoch: int = 0
   batch: int = 0
@@ -144,7 +144,7 @@ class BatchSampler:
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: Window
   ) -> list[PlannedBatch]:
-    """Returns the batches of one shuffling window in random order.
+    """Returns a shuffling window's batches in random order.
 
     Examples that do not fill a batch move on to a larger shape, so a window has
     few incomplete batches, usually one.
@@ -182,7 +182,7 @@ class BatchSampler:
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
-    """Returns how many batches precede the first batch of each shape.
+    """Returns, by batch shape, how many batches precede its first batch.
 
     Args:
       start: Position of the first batch that is considered.
@@ -213,7 +213,7 @@ class BatchSampler:
     return self._windows.examples / count * len(first)
 
   def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
-    """Returns a batch's source and target subword counts without padding."""
+    """Returns a batch's numbers of source and target subwords, unpadded."""
     if self._resampled:
       return self._resampled.subwords(planned.window, planned.ids)
     source, target = (

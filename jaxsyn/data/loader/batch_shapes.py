@@ -24,7 +24,7 @@ _COUNTED_TOGETHER = 1 << 19  # examples
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Static shape of a batch: number of rows, and padded lengths of each side.
+  """Static shape of a batch: number of rows, and padded lengths of both sides.
 
   Words have a separate size, since they may outnumber the subwords.
   """
@@ -43,7 +43,7 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, limit: int, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Chooses (source, target) lengths of batches that need little padding.
+  """Chooses (source, target) lengths of batches so that padding is small.
 
   The result does not depend on seeds or on the length of a run.
 
@@ -96,7 +96,7 @@ class LengthCounts(NamedTuple):
     return cls(*map(np.concatenate, zip(*parts))).merged()
 
   def merged(self) -> LengthCounts:
-    """Merges equal pairs of lengths and adds up their counts."""
+    """Merges equal pairs of lengths and sums their numbers of examples."""
     key_C = self.length_C2[:, 0] << 32 | self.length_C2[:, 1]
     key_C, group = np.unique(key_C, return_inverse=True)
     count_C = np.zeros(len(key_C), np.int64)
@@ -108,7 +108,7 @@ class LengthCounts(NamedTuple):
     return LengthCounts(length_C2, count_C, words_C2)
 
   def rounded(self, multiple: int) -> LengthCounts:
-    """Rounds all lengths up to multiples of a number.
+    """Rounds the lengths of all examples up to multiples of a number.
 
     There are at most 64 distinct lengths for each side, since more would make
     planning slow for corpora with long sentences.

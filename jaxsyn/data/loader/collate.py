@@ -40,7 +40,7 @@ def collate(
   *,
   rows: int,
 ) -> Batch:
-  """Returns a batch with the features of given examples, padded to a shape.
+  """Collects features of selected examples in a batch, padded to a shape.
 
   Padding is on the right.
 
@@ -217,7 +217,7 @@ def pad(
   words: int,
   rows: int,
 ) -> Batch:
-  """Pads encoded source sentences, such as translation requests, to a batch.
+  """Pads encoded source sentences, such as those of a request, to a batch.
 
   Args:
     examples: Rows of `sentence.example.encode_all`, at most `rows`.
@@ -237,7 +237,7 @@ def pad(
 
 
 def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
-  """Returns the number of words in an example, derived from given features.
+  """Returns an example's number of words, derived from one of its features.
 
   It is 0 if none of the features determines it. There may be more words than
   subwords: in Japanese and Chinese, a word may share the subword of the word

@@ -69,7 +69,7 @@ from jaxsyn.errors import InputError
 
 
 class HostShard(NamedTuple):
-  """Share of the rows of every batch that one host reads.
+  """Part of every batch's rows that one host reads.
 
   Attributes:
     parts: Indices of this host's parts of the rows.
@@ -89,7 +89,7 @@ SINGLE_HOST = HostShard()
 
 
 class TrainBatch(NamedTuple):
-  """A host's rows of a training batch, with token counts over all hosts.
+  """One host's rows of a training batch, with token counts over all hosts.
 
   Attributes:
     after: Position after the batch, which a checkpoint stores.
@@ -229,7 +229,7 @@ class DataLoader:
       yield window, LoadedExamples(buffers[-1], unique)
 
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
-    """Returns this host's example indices and row count for a batch."""
+    """Returns this host's example indices and number of rows in a batch."""
     rows = self.shard.rows(planned.shape.rows)
     # Padding is at the end of all rows, and so at the end of these.
     return planned.ids[rows[rows < len(planned.ids)]], len(rows)

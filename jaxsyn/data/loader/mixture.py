@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the tag id of each folder in a mixture; empty without tags."""
+  """Returns the tag id of each additional corpus; empty without tags."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
@@ -109,7 +109,7 @@ class MixedExamples(Examples):
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in given blocks of records, one block at a time.
+    """Yields the examples in the given blocks of records, block by block.
 
     The block indices must be ascending.
     """
@@ -121,7 +121,7 @@ class MixedExamples(Examples):
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """Returns how many of the given examples come from each corpus, by name."""
+    """Returns the number of the given examples from each corpus, by name."""
     corpus_of_id = np.searchsorted(self._ends, ids, "right")
     counts = np.bincount(corpus_of_id, minlength=len(self._corpora)).tolist()
     return dict(zip(self._names, counts))
@@ -188,7 +188,7 @@ def _check_vocabulary(first: Dataset, other: Dataset) -> None:
 def _label_tables(
   first: Manifest, other: Manifest, features: Iterable[str]
 ) -> dict[str, np.ndarray]:
-  """Returns tables that map another dataset's label ids to those of the first.
+  """Returns tables that map a corpus's label ids to those of the main dataset.
 
   There is a table for each feature whose labels differ. A label that the first
   dataset lacks becomes UNKNOWN, or NO_RELATION for relations.
@@ -207,7 +207,7 @@ def _label_tables(
 def _unknown_relations(
   split: Split, tables: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
-  """Yields warnings about relation labels missing from the first dataset.
+  """Yields warnings about relation labels missing from the main dataset.
 
   Other annotations have an id for unknown labels in every dataset.
   """

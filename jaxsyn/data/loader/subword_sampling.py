@@ -171,7 +171,7 @@ class ResampledSubwords(Transform):
     return self._split.lengths._replace(**scaled)
 
   def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
-    """Returns the source lengths and target lengths of resampled examples.
+    """Returns the source and target lengths of examples after sampling.
 
     A length is never below the stored one, which determines the words of its
     batch shape. The samples are cached until they are used.
@@ -190,7 +190,7 @@ class ResampledSubwords(Transform):
     return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
-    """Returns the total source and target subword counts of given examples."""
+    """Returns the total numbers of source and target subwords in examples."""
     source, target = (int(side[ids].sum()) for side in self._split.lengths[:2])
     rows = self._sampled(window, ids)
     if "source" in self._sides:
@@ -202,7 +202,7 @@ class ResampledSubwords(Transform):
   def _sampled(
     self, window: Window, ids: np.ndarray, *, is_complete: bool = False
   ) -> Rows:
-    """Returns the sampled subword ids and word indices of given examples.
+    """Returns sampled subword ids and word indices of the given examples.
 
     Args:
       window: Shuffling window of the examples.
@@ -255,7 +255,7 @@ class ResampledSubwords(Transform):
     return Rows(flat, start)
 
   def _load(self, ids: np.ndarray) -> Rows:
-    """Reads the texts and word-end offsets of examples with given indices."""
+    """Reads the texts and word-end offsets of the examples at given indices."""
     ascending, place = np.unique(ids, return_inverse=True)
     is_complete = len(ascending) == len(self._split)
     texts = self._texts if is_complete else self._read(ascending)
@@ -281,7 +281,7 @@ class ResampledSubwords(Transform):
     return self.vocabularies[side].encode(text)
 
   def _sample(self, text: str, key: tuple[int | str, ...]) -> Pieces:
-    """Samples a text's subwords; `key` and the run's seed fix the result."""
+    """Samples a text's subwords, determined by `key` and the run's seed."""
     seed_text = " ".join(map(str, (self._seed, *key))).encode()
     digest = hashlib.blake2b(seed_text, digest_size=4).digest()
     seed = int.from_bytes(digest, "big")
@@ -289,7 +289,7 @@ class ResampledSubwords(Transform):
 
 
 def _text(texts: Rows, side: str, i: int) -> str:
-  """Returns the text of one side of example i.
+  """Returns the raw source or target text of an example.
 
   Raises:
     CorruptDatasetError: The text is not UTF-8.

@@ -54,7 +54,7 @@ class AuxiliaryTaskSpec(Choice):
     brackets: Brackets,
     sizes: Mapping[str, int],
   ) -> Example:
-    """Returns the auxiliary task's example for a sentence pair.
+    """Makes the auxiliary task's example from a sentence pair and its tree.
 
     Args:
       example: Example of translation, without tags.
@@ -68,7 +68,7 @@ class AuxiliaryTaskSpec(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask(AuxiliaryTaskSpec):
-  """Registered choice "none": translation without an auxiliary task."""
+  """Choice "none": translation only, without an auxiliary task."""
 
   any: ClassVar[bool] = False
 
@@ -158,7 +158,7 @@ class AuxiliaryTask:
 def _labels(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> list[str] | None:
-  """Returns the bracket labels of a dataset; None if it has none.
+  """Returns the dataset's labels of tree brackets; None if it has none.
 
   The label at index i has the id i + 1.
   """
@@ -192,7 +192,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag that selects translation; None if unused."""
+  """Returns the id of the source tag for translation; None if unused."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE
@@ -204,7 +204,7 @@ def make_examples(
   manifest: Mapping[str, Any],
   counts: collections.Counter[str],
 ) -> Iterator[Example]:
-  """Yields auxiliary-task examples made from translation examples.
+  """Yields examples of the auxiliary task, made from translation examples.
 
   Args:
     translations: Examples of translation, without tags.

@@ -96,7 +96,7 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides whose word parents the given features depend on."""
+  """Returns the sides whose parse trees the given features depend on."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
@@ -117,7 +117,7 @@ class SourceTags(Transform):
 
 
 class CorpusLabels(Transform):
-  """Transform that converts a corpus's label ids to those of the main dataset.
+  """Transform that maps a corpus's label ids to those of the main dataset.
 
   Labels are dependency relations and annotations of words.
   """
@@ -162,7 +162,7 @@ class TransformedExamples(Examples):
 
 
 class ExamplesInMemory(Examples):
-  """Examples that are kept in memory because no records store them.
+  """Examples that are kept in memory because they are not stored as records.
 
   Attributes:
     all: Features of all examples.

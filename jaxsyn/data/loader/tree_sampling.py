@@ -120,7 +120,7 @@ class ResampledTrees(Transform):
   def _random(
     self, side: str, word: np.ndarray | int, epoch: int, ids: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns two random 32-bit numbers for each word of each example."""
+    """Returns two random 32-bit numbers for each pair of word and example."""
     seed_text = f"{self._seed} {side} tree".encode()
     digest = hashlib.blake2b(seed_text, digest_size=8).digest()
     key = int.from_bytes(digest, "big")

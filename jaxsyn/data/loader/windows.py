@@ -65,7 +65,7 @@ class Windows:
 
   @property
   def in_memory(self) -> bool:
-    """Whether all examples of the split fit in memory together."""
+    """Whether all examples of the split fit in memory at the same time."""
     return bool(self.bytes_U.sum() <= self.max_bytes)
 
   @property
@@ -116,7 +116,7 @@ class Windows:
         yield np.concatenate([self._ids(*block, epoch) for block in blocks])
 
   def _ids(self, block: int, count: int, epoch: int) -> np.ndarray:
-    """Returns `count` example indices of a block, sampled if it has more."""
+    """Returns `count` of a block's example indices, sampled if necessary."""
     begin, end = self.block_start[block : block + 2]
     ids = np.arange(begin, end)
     if count == end - begin:
@@ -128,7 +128,7 @@ class Windows:
 def _sample_blocks(
   size_U: np.ndarray, rate_U: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Samples the blocks of an epoch, and the number of examples from each.
+  """Samples an epoch's blocks of records, and how many examples each provides.
 
   A block occurs several times if an epoch reads its corpus several times.
   """
@@ -143,7 +143,7 @@ def _sample_blocks(
 
 
 def _block_bytes(examples: Examples, features: Collection[str]) -> np.ndarray:
-  """Returns the memory size of each block of examples in bytes."""
+  """Returns the memory size in bytes of each block of examples."""
   starts = examples.block_start
   bytes_U = np.zeros(len(starts) - 1, np.int64)
   for first in range(0, len(bytes_U), _BLOCKS_MEASURED_TOGETHER):

@@ -52,7 +52,7 @@ class MismatchError(ValueError):
 def spans(
   words: Iterable[Sequence[str]], text: str
 ) -> tuple[list[int], list[int]]:
-  """Returns the start and end offsets of the given words in their text.
+  """Returns the start and end offsets of words in their text.
 
   Only visible characters are compared: spaces and zero-width characters may differ.
   A word without visible characters gets an empty span.

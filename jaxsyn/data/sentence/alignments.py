@@ -27,7 +27,7 @@ _WORD = re.compile(r"\S+")
 def parse_links(
   line: str, where: str, *, possible: bool
 ) -> tuple[Links, Links]:
-  """Parses a line of word alignments into sure links and all links.
+  """Parses a line of word alignments; returns the sure links and all links.
 
   Args:
     line: Line in Pharaoh format; empty: no links.
@@ -78,5 +78,5 @@ def units_of_pieces(text: str, pieces: Pieces) -> list[int]:
 def units_of_words(
   start_W: Sequence[int], end_W: Sequence[int], text: str
 ) -> list[int]:
-  """Maps each word to the index of the whitespace-separated word around it."""
+  """Maps each word to the index of the whitespace-separated word it is in."""
   return words_of_pieces(text, start_W, end_W, *spans(text))

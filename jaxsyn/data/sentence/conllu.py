@@ -131,7 +131,10 @@ def blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Parses a sentence's lines to a tree or a `Faulty`; None if all comments."""
+  """Parses a sentence's CoNLL-U lines into a tree, or a `Faulty` for an error.
+
+  The result is None if all lines are comments.
+  """
   texts = [decode_line(raw) for raw in lines]
   comments = tuple(text for _, text in texts if text.startswith("#"))
   rows: list[Row] = []
@@ -164,7 +167,7 @@ def _block(
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
-  """Returns the parse of a raw line, made from its CoNLL-U trees.
+  """Makes the parse of a raw text line from its CoNLL-U trees.
 
   Forms and text are compared as in `align.spans`. All roots are kept.
 

@@ -92,7 +92,7 @@ class Linear(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class Random(TreeControl):
-  """Random control trees over the same words, depending on the run's seed."""
+  """Random control trees of the same size, determined by the run's seed."""
 
   seeded: ClassVar[bool] = True
 
@@ -104,7 +104,7 @@ class Random(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class WrongParents(TreeControl):
-  """The parser's trees with a fixed rate of wrong parents.
+  """The parser's trees with a fixed fraction of wrong parents.
 
   A sentence has the same tree in every epoch, in validation and in translation, but
   different trees in runs of different seeds. Source: ours.

@@ -142,7 +142,7 @@ def _encode_parses(
 
 
 def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
-  """Appends EOS to each sentence and concatenates all; returns lengths too."""
+  """Concatenates sentences, each with EOS; returns subword ids and lengths."""
   ids: list[int] = []
   ends = [0]
   for sentence in sentences:
@@ -172,7 +172,7 @@ def _sentence_seeds(
 def replace_trees(
   rows: Rows, side: str, *, tree: TreeControl, seed: int
 ) -> Rows:
-  """Returns examples in which the trees of one side are replaced.
+  """Returns examples with the trees of one side replaced by another type.
 
   Args:
     rows: Examples with ids, words and heads of this side.
@@ -189,7 +189,7 @@ def replace_trees(
 def replace_heads(
   rows: Rows, side: str, head_W: np.ndarray, derived: Collection[str]
 ) -> Rows:
-  """Returns examples in which the word parents of one side are replaced.
+  """Returns examples with the parents of words replaced on one side.
 
   All other features, such as relations, are shared with the given examples.
 
@@ -254,7 +254,9 @@ def insert_tags(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
 def rearrange_source(
   example: Mapping[str, np.ndarray], place_S: np.ndarray, id_S: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """Returns an example with moved, removed or added source subwords.
+  """Returns a copy of an example with its source subwords rearranged.
+
+  Subwords may be moved, removed or added.
 
   Words, parents and relations of the sentence do not change.
 

@@ -27,7 +27,7 @@ TWO_LETTER_CODES = frozenset(_TWO_LETTERS.values())  # ISO 639-1
 
 
 def short(code: str) -> str:
-  """Converts a language code to two letters if possible; drops its region.
+  """Converts a language code to two letters if possible; drops the region.
 
   >>> short("hau"), short("pt_BR"), short("pcm")
   ('ha', 'pt', 'pcm')

@@ -24,7 +24,7 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the text of each tag and bracket symbol, given the tree labels."""
+  """Returns the text of each tag and bracket symbol for some tree labels."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
@@ -81,7 +81,7 @@ def numbers(bracketing: np.ndarray) -> np.ndarray:
 
 
 def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
-  """Returns a bracketing's symbol indices without words.
+  """Returns the symbol indices of a bracketing whose words are removed.
 
     (root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )
 

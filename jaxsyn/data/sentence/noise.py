@@ -25,7 +25,7 @@ def replace_parents(
   is_replaced_W: np.ndarray,
   random_W: np.ndarray,
 ) -> np.ndarray:
-  """Returns trees in which the given words have random new parents (int64).
+  """Returns trees in which selected words have random new parents (int64).
 
   The selected words of a tree are processed in order. The new parent of a word is
   another word that is not below it. Roots stay roots, so a line without a tree

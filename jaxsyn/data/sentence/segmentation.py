@@ -28,7 +28,7 @@ _PENALTY = 10.0
 def by_merges(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Returns the end offsets of subwords in a BPE-dropout segmentation.
+  """Samples a BPE-dropout segmentation; returns the end offsets of subwords.
 
   Args:
     normal: Sentence as normalized by SentencePiece.
@@ -80,7 +80,7 @@ def _merged(
 def by_lattice(
   normal: str, scores: Mapping[str, float], alpha: float, rng: random.Random
 ) -> list[int]:
-  """Returns the end offsets of subwords in a sampled unigram segmentation.
+  """Samples a unigram segmentation; returns the end offsets of subwords.
 
   The probability of a segmentation is proportional to exp(alpha · Σ scores): forward
   filtering, backward sampling.

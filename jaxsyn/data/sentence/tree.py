@@ -42,7 +42,7 @@ def depth(
 
 
 def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
-  """Returns the number of edges between each pair of words of a tree.
+  """Returns the number of edges between each pair of words in a tree.
 
   The type is uint8. FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
   """
@@ -74,7 +74,7 @@ def tree_distances(head_W: np.ndarray, words: np.ndarray) -> np.ndarray:
 
 
 def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
-  """Yields the indices of similarly sized trees that are processed together."""
+  """Groups trees of similar size; yields the tree indices of each group."""
   group: list[int] = []
   for i in np.argsort(words, kind="stable").tolist():
     if not words[i]:
@@ -88,7 +88,7 @@ def _similar_sizes(words: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _distances(head_BW: np.ndarray, depth_BW: np.ndarray) -> np.ndarray:
-  """Returns the distance between each pair of words in padded trees."""
+  """Returns the tree distance between each pair of words in padded trees."""
   trees, words = head_BW.shape
   tree_B, word_W = np.arange(trees), np.arange(words)
   # Parents first: a word's row is then its parent's row plus one edge.

@@ -189,7 +189,7 @@ class Vocabulary:
 
   @functools.cached_property
   def _ids(self) -> dict[str, int]:
-    """Ids of all pieces except special symbols, by piece."""
+    """Ids of all subwords except special symbols, by subword text."""
     ids = range(len(SPECIAL), self.size)
     return {self._processor.id_to_piece(i): i for i in ids}
 

@@ -101,7 +101,7 @@ class Dataset:
     return checksums.corrupt_files(self.directory, entry, lambda _: deep)
 
   def text(self, split: str, side: str) -> list[str]:
-    """Returns the raw text lines of one side of a split, one per record.
+    """Returns one side's raw text lines in a split, one per record.
 
     Raises:
       CorruptDatasetError: A file differs from the manifest, or has another
@@ -126,7 +126,7 @@ class Dataset:
   def sentences(
     self, split: str, side: str
   ) -> Iterator[str] | Iterator[conllu.Parse]:
-    """Yields the parses of a split's side, or its lines if it has no trees.
+    """Yields one side's parses in a split, or raw lines if it has no trees.
 
     Raises:
       CorruptDatasetError: A file with text or trees differs from the manifest.
@@ -140,7 +140,7 @@ class Dataset:
     return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
   def trees(self, split: str, side: str) -> list[conllu.Parse] | None:
-    """Returns the parse trees of one side of a split; None without trees."""
+    """Returns one side's parse trees in a split; None without trees."""
     if side not in self.manifest["sides"]:
       return None
     trees = self.sentences(split, side)
@@ -157,7 +157,7 @@ class Dataset:
 
 
 class Examples:
-  """Base class of indexed examples, read one block of records at a time.
+  """Base class of indexed examples, which are read by blocks of records.
 
   Attributes:
     lengths: Lengths of all examples.
@@ -171,7 +171,7 @@ class Examples:
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in given blocks of records, one block at a time."""
+    """Yields the examples in the given blocks of records, block by block."""
     raise NotImplementedError
 
   def __len__(self) -> int:
@@ -195,7 +195,7 @@ class Examples:
     ids: np.ndarray | None = None,
     buffer: Rows | None = None,
   ) -> Rows:
-    """Reads given features of all or selected examples into memory.
+    """Loads the named features of all or selected examples into memory.
 
     Args:
       features: Names of features. For computed features, their inputs are read.
@@ -316,7 +316,7 @@ class Split(Examples):
   def read_blocks(
     self, blocks: Iterable[int], features: Sequence[str]
   ) -> Iterator[Rows]:
-    """Yields the examples in given blocks of records, one block at a time.
+    """Yields the examples in the given blocks of records, block by block.
 
     Raises:
       CorruptDatasetError: A shard is missing or corrupt. The message names the

@@ -309,7 +309,7 @@ def sentence_file(
   shard: int = 0,
   shards: int = 1,
 ) -> pathlib.Path:
-  """Returns the path of one shard of a side's raw text or trees.
+  """Returns the path of a shard with one side's raw text or trees.
 
   Args:
     directory: Dataset directory.
@@ -325,7 +325,7 @@ def sentence_file(
 def sentence_files(
   directory: PathLike, manifest: Manifest, kind: str, split: str, side: str
 ) -> list[pathlib.Path]:
-  """Returns the paths of all shards of a side's raw text or trees."""
+  """Returns the paths of all shards with one side's raw text or trees."""
   shards = len(manifest["splits"][split]["shards"])
   return [
     sentence_file(directory, kind, split, side, shard=shard, shards=shards)
@@ -336,7 +336,7 @@ def sentence_files(
 def parser_file(
   directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
-  """Returns the path of the copy of a side's parser; None if there is none."""
+  """Returns the path of the copied parser of a side; None if there is none."""
   parser = manifest["parser"].get(side)
   has_file = parser and parser["file"]
   return files.path_of(directory) / parser["file"] if has_file else None

@@ -176,7 +176,7 @@ def _value_ranges(
   names: Sequence[str],
   wanted: Collection[str],
 ) -> Ranges:
-  """Returns the byte offset and size of the wanted features in every record.
+  """Returns the offset and size in bytes of wanted features in every record.
 
   Args:
     array, begin, end: See `decode`.
@@ -287,7 +287,7 @@ def _integers(
 
 
 def _joined(data: bytes, first: np.ndarray, size: np.ndarray) -> np.ndarray:
-  """Concatenates the byte ranges of `data` given by their starts and sizes."""
+  """Concatenates byte ranges with the given start offsets and sizes."""
   longest = int(size.max(initial=0))
   if longest < 180:  # up to four times as fast
     found = gather_runs(np.frombuffer(data, np.uint8), first, longest)

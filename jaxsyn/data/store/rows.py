@@ -74,7 +74,7 @@ class Rows:
     return cls(flat, start)
 
   def of_features(self, features: Iterable[str]) -> Rows:
-    """Returns the examples restricted to the given features."""
+    """Returns the same examples with only the given features."""
     names = tuple(features)
     return Rows(
       {name: self.flat[name] for name in names},
@@ -82,7 +82,7 @@ class Rows:
     )
 
   def take(self, ids: np.ndarray) -> Rows:
-    """Returns the examples with given indices, in the given order."""
+    """Returns the examples at the given indices, in the given order."""
     flat, start = {}, {}
     for feature, starts in self.start.items():
       begin, size = starts[ids], starts[ids + 1] - starts[ids]
@@ -114,7 +114,7 @@ _OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
 
 
 class Lengths(NamedTuple):
-  """Numbers of source and target subwords and words in each example.
+  """Numbers of subwords and words on both sides of each example.
 
   The arrays are integers. EOS is counted. A side without trees has 0 words.
   """
@@ -139,7 +139,7 @@ class Lengths(NamedTuple):
     return Lengths(self.source, self.target, *words)
 
   def of(self, ids: np.ndarray | slice) -> Lengths:
-    """Returns the lengths of the examples with given indices, as int64."""
+    """Returns the lengths of the examples at the given indices, as int64."""
     return Lengths(*(side[ids].astype(np.int64) for side in self))
 
   def sizes(self, feature: str) -> np.ndarray | None:
@@ -218,7 +218,10 @@ def check_sizes(rows: Rows, lengths: Lengths, error: str) -> None:
 def join_examples(
   examples: Iterable[Mapping[str, np.ndarray]],
 ) -> Iterator[Rows]:
-  """Yields `Rows` of up to `ENCODED_TOGETHER` consecutive examples."""
+  """Groups consecutive examples, and yields each group as `Rows`.
+
+  A group has up to `ENCODED_TOGETHER` examples.
+  """
   examples = iter(examples)
   while some := list(itertools.islice(examples, ENCODED_TOGETHER)):
     yield Rows.of(some, some[0])

@@ -144,7 +144,7 @@ def records_sha256(shards: Sequence[str]) -> str:
 
 
 def index_entries(payloads: Sequence[bytes], rows: Rows) -> np.ndarray:
-  """Returns the index entries of examples and their serialized records.
+  """Creates the index entries of examples from their serialized records.
 
   Raises:
     InputError: A record or a sentence is too long for the index.
@@ -168,7 +168,7 @@ def index_entries(payloads: Sequence[bytes], rows: Rows) -> np.ndarray:
 def save_index(
   path: os.PathLike[str] | str, parts: Iterable[np.ndarray]
 ) -> None:
-  """Writes the index file of a split from consecutive arrays of entries."""
+  """Writes the index file of a split from several arrays of entries."""
   with files.publish(path) as file:
     np.save(file, np.concatenate([np.empty(0, ENTRY), *parts]))
 

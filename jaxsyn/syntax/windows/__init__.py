@@ -1,4 +1,4 @@
-"""Windows of recurrent decoders: attention weights of one decoding step.
+"""Attention windows of recurrent decoders, which weight source positions.
 
 Each window is one file with options and module, and one line below. The order of
 the table is that of the context vectors; the first one of a model also updates

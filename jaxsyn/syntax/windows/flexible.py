@@ -1,4 +1,4 @@
-"""Flexible attention: a window whose width is predicted in each step.
+"""Flexible attention: an attention window with a width predicted in each step.
 
 Shu & Nakayama 2017, "An Empirical Study of Adequate Vision Span for
 Attention-Based Neural Machine Translation". The formulas were reconstructed from
@@ -75,10 +75,11 @@ class _Flexible(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(WindowSpec):
-  """Flexible window: softmax of scores minus a penalty g · (j - p)² / 2σ².
+  """Attention window of predicted width, with a Gaussian penalty on scores.
 
-  p is the average position that the previous step attended to, Σ_j α_j · j (0 in
-  the first step); the strength g = σ(vᵀ tanh(W q + b)) is between 0 and 1.
+  The weights are the softmax of scores minus g · (j - p)² / 2σ² at position j.
+  p is the average position that the previous step attended to, Σ_j α_j · j (0
+  in the first step); the strength g = σ(vᵀ tanh(W q + b)) is between 0 and 1.
   """
 
   sigma: Positive = option(

@@ -51,8 +51,9 @@ class _Local(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Local(WindowSpec):
-  """Window of ⌊p⌋ ± reach subwords around a predicted position p.
+  """Attention window of fixed width around a predicted source position.
 
+  The subwords from ⌊p⌋ - reach to ⌊p⌋ + reach are visible for the position p.
   The weights are the softmax in the window times exp(-(j - p)² / 2σ²). The
   product is not renormalized, so they sum to less than 1; p gets its gradient
   from the Gaussian. The paper does not state whether the softmax covers the

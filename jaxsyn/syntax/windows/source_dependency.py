@@ -1,4 +1,4 @@
-"""A window on encodings of each word's tree neighbors.
+"""Attention to encodings of each source word's tree neighbors.
 
 Chen et al. 2017, "Neural Machine Translation with Source Dependency
 Representation" (D17-1304, from memory), model 2; model 1 and the vectors are in
@@ -31,7 +31,7 @@ class _SourceDependencyWindow(FullSentenceWindow):
 
 @dataclasses.dataclass(frozen=True)
 class SourceDependencyWindow(WindowSpec):
-  """Window on a second encoder's states, computed from words' tree neighbors.
+  """Full attention to a second encoder, which encodes words' tree neighbors.
 
   The encoder is bidirectional and has its own alignment; the window covers the
   complete sentence.

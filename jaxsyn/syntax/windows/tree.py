@@ -27,7 +27,7 @@ from jaxsyn.syntax.windows.window import (
 
 
 def distances(features: SentenceFeatures) -> Array:
-  """Returns finite tree distances between the words of subwords (BSS).
+  """Returns tree distances between subwords (BSS), finite across trees too.
 
   They are float32. All roots depend on EOS: its distance from a word is
   1 + depth, and words in different trees are depth + depth + 2 apart.
@@ -41,7 +41,7 @@ def distances(features: SentenceFeatures) -> Array:
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """Returns the tree distances from one subword per hypothesis (BNS)."""
+  """Returns the tree distances from each hypothesis's source subword (BNS)."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 
@@ -92,7 +92,7 @@ class _SyntaxDirected(Window):
 
 @dataclasses.dataclass(frozen=True)
 class SyntaxDirected(WindowSpec):
-  """Window of words at most n tree edges from the predicted word.
+  """Attention window of words near the predicted source word in the tree.
 
   The weights are the softmax of e · exp(-M[p]² / 2σ²) with the alignment scores
   e and the tree distances M, in edges. Choices that the paper leaves open: both

@@ -16,7 +16,7 @@ from jaxsyn.syntax.windows.window import Window, WindowSpec, softmax_within
 
 
 class FullSentenceWindow(Window):
-  """Linen module of the window that covers the complete sentence."""
+  """Module of the attention window that covers the complete source sentence."""
 
   def __call__(
     self,
@@ -31,6 +31,6 @@ class FullSentenceWindow(Window):
 
 @dataclasses.dataclass(frozen=True)
 class FullSentence(WindowSpec):
-  """Window on the complete sentence: softmax of all scores, EOS included."""
+  """Attention window on the complete source sentence, EOS included."""
 
   window: ClassVar[type[Window]] = FullSentenceWindow

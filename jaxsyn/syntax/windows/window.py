@@ -1,4 +1,4 @@
-"""Base classes of windows: options and Linen module.
+"""Base classes of attention windows: options and Linen module.
 
 In each step, a recurrent decoder compares its state with all annotations of the
 source (`jaxsyn.models.gru_layers.Alignment`). A window turns these scores into
@@ -22,7 +22,7 @@ from jaxsyn.syntax.modifier import AttentionSite
 
 
 def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
-  """Returns the softmax over the allowed positions; all others are exactly 0.
+  """Returns the softmax of scores at allowed positions, and 0 at all others.
 
   A row without allowed positions (padding) is uniform, not NaN.
   """
@@ -32,7 +32,7 @@ def softmax_within(score_BNS: Array, allowed_BNS: Array) -> Array:
 
 
 class Window(nn.Module):
-  """Base class of window modules, which compute attention weights.
+  """Base class of attention-window modules, which compute attention weights.
 
   It must ignore padding and treat sentences independently;
   `tests/test_every_window.py` tests this for the whole table.
@@ -46,7 +46,10 @@ class Window(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Any:
-    """Returns a pytree of values that all decoding steps share."""
+    """Returns the window's values that all decoding steps share.
+
+    They are a pytree.
+    """
     return ()
 
   def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
@@ -94,7 +97,7 @@ class Window(nn.Module):
 
 @dataclasses.dataclass(frozen=True)
 class WindowSpec(Choice):
-  """Base class of the options of windows.
+  """Base class of attention-window options.
 
   For a sentence without a tree, a window that requires features is replaced: by
   global attention in the first context, by zeros in others.
@@ -107,11 +110,11 @@ class WindowSpec(Choice):
   has_own_annotations: ClassVar[bool] = False
 
   def make(self, site: AttentionSite) -> Window:
-    """Creates the Linen module of the window at a site."""
+    """Creates the window's Linen module for a location in the model."""
     return self.window(self, site)
 
   def check(self, at: ConfigPath) -> None:
-    """Raises InputError for options that are not compatible.
+    """Raises InputError if options of the window are not compatible.
 
     Args:
       at: Location of the options in the config.
@@ -129,7 +132,7 @@ class PredictedPosition(nn.Module):
 
   @nn.compact
   def __call__(self, query_BNG: Array, real_BS: Array) -> Array:
-    """Returns the position p of each hypothesis (BN, float32)."""
+    """Returns each hypothesis's predicted source position (BN, float32)."""
     hidden_BNG = nn.Dense(
       query_BNG.shape[-1],
       dtype=self.dtype,

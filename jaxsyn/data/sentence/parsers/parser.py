@@ -53,7 +53,7 @@ class Identity:
 
   @classmethod
   def of(cls, entry: Mapping[str, Any]) -> Self:
-    """Returns the parser identity in a manifest's entry for one side."""
+    """Reads the parser identity from one side's entry in a manifest."""
     fields = {field.name for field in dataclasses.fields(cls)}
     return cls(**{key: entry[key] for key in entry if key in fields})
 
@@ -97,7 +97,7 @@ class Parser(abc.ABC):
 
   @abc.abstractmethod
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    """Returns the trees of each line as CoNLL-U text, "" if it has none.
+    """Returns each line's trees as CoNLL-U text; "" for a line without trees.
 
     Args:
       lines: Lines with visible characters, without NUL, of at most LONGEST_LINE
@@ -196,7 +196,7 @@ class ParserSpec(Choice, abc.ABC):
     return self
 
   def at(self, place: str) -> Self:
-    """Returns the spec with a different location of its model."""
+    """Returns a copy of the spec with another location of the model."""
     changes: dict[str, Any] = {self.location: place}
     return dataclasses.replace(self, **changes)
 
@@ -242,7 +242,7 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns a line's parse, and whether only its NFC form matches the trees."""
+  """Returns a line's parse, and whether it matches the trees only after NFC."""
   try:
     return conllu.attach(trees, line), False
   except InputError:

@@ -32,7 +32,7 @@ MAX_BYTES = 1 << 30  # of a model; the largest have 0.1 GB
 
 
 def load_udpipe() -> Any:
-  """Returns the imported UDPipe module.
+  """Imports UDPipe and returns its module.
 
   Raises:
     InputError: UDPipe is not installed.
@@ -191,7 +191,7 @@ def _find(
   at: ConfigPath,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[str, fetch.Download]:
-  """Returns the file and download of a spacy-udpipe model, such as "en"."""
+  """Returns the file name and download of a spacy-udpipe model like "en"."""
   from spacy_udpipe import utils as spacy_udpipe
 
   if name in spacy_udpipe.LANGUAGES:
