@@ -1,4 +1,4 @@
-"""Digests of TFRecord shards, read without the code of the project.
+"""Digests of TFRecord shards, computed without the project's own reader.
 
 The wire format is read here itself, so that a digest does not depend on the reader
 that it checks.

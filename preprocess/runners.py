@@ -167,7 +167,7 @@ def _run_on_beam(
 
 
 def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
-  """Runs a task on a Beam worker; writes an InputError to a file."""
+  """Runs a task on an Apache Beam worker; an InputError is written to a file."""
   context = context_of(job)
   try:
     stages.run_task(context, stage, number)

@@ -164,7 +164,7 @@ class Results:
 
 
 def as_table(rows: Sequence[Row]) -> str:
-  """Formats rows as a Markdown table with the columns of all rows."""
+  """Formats rows as a Markdown table with every column that a row has."""
   columns = list(dict.fromkeys(name for row in rows for name in row))
   cells = [columns, ["---"] * len(columns)]
   cells += [[_text(row.get(name, "")) for name in columns] for row in rows]

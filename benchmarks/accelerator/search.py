@@ -30,7 +30,7 @@ class _NoText(Vocabulary):
 
 @dataclasses.dataclass(frozen=True)
 class RandomModel:
-  """Model with random parameters, with random examples to translate.
+  """Model with random parameters, and random examples for it to translate.
 
   Such a model rarely predicts EOS, so that a translation is as long as its
   source, which is the limit.

@@ -118,7 +118,7 @@ def _result_file(
 def _collect(
   jobs: Sequence[planned_jobs.TrainingJob], folder: pathlib.Path
 ) -> None:
-  """Copies the result files of finished runs after removing absolute paths."""
+  """Copies the result files of finished runs, without absolute paths in them."""
   folder.mkdir(parents=True, exist_ok=True)
   for job in jobs:
     path = _result_file(job, folder)

@@ -51,7 +51,7 @@ class Machine:
 
 @dataclasses.dataclass(frozen=True)
 class RunFacts:
-  """Facts about the training of a run.
+  """How a run was trained: updates, time, best checkpoint, machine.
 
   Attributes:
     step: Number of updates at the end.

@@ -79,7 +79,7 @@ EMPTY_TRANSLATION = Translation("", score=0.0, log_p=0.0, ids=())
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-  """Indices of the examples that a pool translates on one device."""
+  """Indices of the examples that are decoded together on one device."""
 
   size: PoolSize
   indices: list[int]

@@ -80,7 +80,7 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns attention rates (0 to 1) for each head, and word counts."""
+    """Returns how often each head attends to parents, children and neighbors."""
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):

@@ -218,7 +218,7 @@ def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns a p-value from marked resamples: (hits + 1) / (resamples + 1)."""
+  """Returns the p-value (hits + 1) / (resamples + 1), given which resamples hit."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 

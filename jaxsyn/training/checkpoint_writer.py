@@ -261,7 +261,7 @@ def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
-  """Reports errors of a full disk or an object store as one message."""
+  """Converts write errors of a full disk or an object store to one message."""
   try:
     yield
   except (InputError, StoreError):

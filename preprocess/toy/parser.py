@@ -75,7 +75,7 @@ def attachment(
 
 @contextlib.contextmanager
 def _captured_errors():
-  """Redirects standard error, C++ libraries included, to a file; yields it."""
+  """Redirects standard error, also of C++ libraries, to a file, and yields it."""
   sys.stderr.flush()
   with tempfile.TemporaryFile() as file:
     saved = os.dup(2)

@@ -121,7 +121,7 @@ class MixedExamples(Examples):
       first = end
 
   def count(self, ids: np.ndarray) -> dict[str, int]:
-    """Returns the number of the given examples from each corpus, by name."""
+    """Counts how many of the given examples come from each corpus, by name."""
     corpus_of_id = np.searchsorted(self._ends, ids, "right")
     counts = np.bincount(corpus_of_id, minlength=len(self._corpora)).tolist()
     return dict(zip(self._names, counts))
