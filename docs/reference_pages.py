@@ -7,6 +7,7 @@ contain the docstrings of the public modules.
 from __future__ import annotations
 
 import importlib
+import itertools
 import pathlib
 import re
 from collections.abc import Iterable, Iterator
@@ -108,8 +109,8 @@ def write(folder: pathlib.Path) -> None:
 
   _write(folder / "options.md", options(describe(Config)))
   for name, (title, about, modules) in PAGES.items():
-    modules = dict.fromkeys(m for one in modules for m in modules_of(one))
-    _write(folder / f"{name}.md", page(title, about, modules))
+    names = itertools.chain.from_iterable(map(modules_of, modules))
+    _write(folder / f"{name}.md", page(title, about, dict.fromkeys(names)))
 
 
 def modules_of(name: str) -> Iterator[str]:

@@ -108,10 +108,8 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
   for name, loss in losses.items():
     loss.check(ROOT / "losses" / name, spec)
   if spec.model.attention == "fused":
-    required = {
-      each for loss in losses.values() for each in loss.required_maps(spec)
-    }
-    maps = tuple(sorted(required))
+    required = [loss.required_maps(spec) for loss in losses.values()]
+    maps = tuple(sorted(set[tuple[str, int]]().union(*required)))
     spec = dataclasses.replace(spec, published_maps=maps)
   losses = {name: loss.with_defaults(spec) for name, loss in losses.items()}
   recipe = Recipe(
@@ -291,18 +289,15 @@ def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
     spec: Specification of the model.
     when: Attribute of a modifier: "required_features" or "train_only_features".
   """
-  readers = [
-    (place, getattr(part, when))
-    for place in PLACES
-    for _, part in spec.modifiers.modifiers_in(place)
-  ]
-  if when == "required_features":
-    readers.append(("encoder", spec.architecture.required_features))
-  return frozenset(
-    f"{PLACES[place]}_{feature}"
-    for place, features in readers
-    for feature in features
-  )
+  features = set[str]()
+  for place, side in PLACES.items():
+    names = set[str]()
+    for _, part in spec.modifiers.modifiers_in(place):
+      names.update(getattr(part, when))
+    if place == "encoder" and when == "required_features":
+      names.update(spec.architecture.required_features)
+    features |= {f"{side}_{name}" for name in names}
+  return frozenset(features)
 
 
 def _check_options(config: Config) -> None:

@@ -53,8 +53,10 @@ class Alternatives(OptionalFeature):
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)
-      labels = (parse.relation_W for of_row in parses for parse in of_row)
-      relations[side] = sorted(set(itertools.chain.from_iterable(labels)))
+      labels = set[str]()
+      for parse in itertools.chain.from_iterable(parses):
+        labels.update(parse.relation_W)
+      relations[side] = sorted(labels)
     return relations
 
   def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:

@@ -147,7 +147,7 @@ def read_inputs(
       at = ROOT / "prepare" / "parse" / side / spec.kind
       specs[side] = spec.resolve(at, language, fetched, downloads)
       parsers[side] = specs[side].open()
-  used = {path for split in splits.values() for path in split.paths}
+  used = set[pathlib.Path]().union(*(s.paths for s in splits.values()))
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(checksums.sha256_of, used)))
   key = _key(config, splits, parsers, sums)

@@ -103,12 +103,15 @@ class PrepareJob:
   @property
   def paths(self) -> set[pathlib.Path]:
     """Paths of all input files."""
-    return {path for split in self.splits for path in split.paths}
+    return set[pathlib.Path]().union(*(split.paths for split in self.splits))
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
     """(split, stream name) pairs of all input streams of the job."""
-    return [(split, name) for split in self.splits for name in split.streams]
+    streams = []
+    for split in self.splits:
+      streams += [(split, name) for name in split.streams]
+    return streams
 
   def is_train(self, split: SplitInput) -> bool:
     return split.name == self.config.data.train

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 from jaxsyn.data import schema
@@ -105,7 +106,7 @@ def _check_optional(config: DataConfig) -> None:
   """Checks the options that name the input files of optional features."""
   prepare, train = config.prepare, config.data.train
   splits = set(prepare.splits)
-  for option in (option for feature in OPTIONAL for option in feature.options):
+  for option in itertools.chain.from_iterable(f.options for f in OPTIONAL):
     named = option_value(prepare, option)
     if named and not {train} <= set(named) <= splits:
       raise InputError(

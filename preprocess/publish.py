@@ -116,11 +116,10 @@ def _write_subset(context: JobContext, split: str) -> Result:
     Entry of the subset in the manifest.
   """
   options = context.config.prepare.subset
-  lines = [
-    context.chunk(number).lines[row]
-    for number in context.train_chunks
-    for row in clean.kept_rows(context, number)
-  ]
+  lines: list[int] = []
+  for number in context.train_chunks:
+    chunk = context.chunk(number)
+    lines += [chunk.lines[row] for row in clean.kept_rows(context, number)]
   subset.write(context.job.new, split, lines)
   dropped = context.summary("duplicates")["dropped"][split]["subset"]
   return {

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import gzip
 import io
+import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import IO
@@ -167,12 +168,10 @@ def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
   """Returns split, shard and kind of content for each shard file to write."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
   kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
-  return [
-    (split, shard, kind)
-    for split, shards in enumerate(context.summary("encode")["shards"])
-    for shard in range(len(shards))
-    for kind in kinds
-  ]
+  shard_files: list[tuple[int, int, str]] = []
+  for split, shards in enumerate(context.summary("encode")["shards"]):
+    shard_files += itertools.product([split], range(len(shards)), kinds)
+  return shard_files
 
 
 def shard_count(context: JobContext) -> int:

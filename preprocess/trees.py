@@ -127,23 +127,18 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     dropped[data.train]["empty"] += empty
   dropped[data.train]["max_subwords"] = too_long
   sides = options.parse.sides
+  relations = {}
+  for side in sides:
+    labels = [result["relations"][side] for result in train]
+    labels += [result["alternatives"].get(side, ()) for result in train]
+    relations[side] = _union(labels)
   manifest = {
     "name": data.name,
     "version": VERSION,
     "source_language": data.source_language,
     "target_language": data.target_language,
     "sides": list(sides),
-    "relations": {
-      side: _union(
-        labels
-        for result in train
-        for labels in (
-          result["relations"][side],
-          result["alternatives"].get(side, ()),
-        )
-      )
-      for side in sides
-    },
+    "relations": relations,
   }
   for feature in OPTIONAL:
     of_feature = [result[feature.name] for result in results]

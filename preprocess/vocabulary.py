@@ -67,7 +67,9 @@ def make_vocabulary(
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
   columns = [schema.SIDES.index(side) for side in sides]
   pairs = sampled_pairs(context)
-  lines = [pair[column] for column in columns for pair in pairs]
+  lines: list[str] = []
+  for column in columns:
+    lines += [pair[column] for pair in pairs]
   # The name is a hash of all that the vocabulary depends on.
   recorded = dataclasses.asdict(options)
   del recorded["like"]  # the lines depend on it
@@ -129,7 +131,9 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 
   Copies a vocabulary of another dataset, whose folder workers may not see.
   """
-  paths = {side: path for result in results for side, path in result.items()}
+  paths: Result = {}
+  for result in results:
+    paths |= result
   for side, given in given_vocabularies(context.config).items():
     path = context.job.cache / f"vocabulary-{given.sha256[:32]}.model"
     files.copy(given.path, path)

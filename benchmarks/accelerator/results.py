@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -165,7 +166,7 @@ class Results:
 
 def as_table(rows: Sequence[Row]) -> str:
   """Formats rows as a Markdown table with every column that a row has."""
-  columns = list(dict.fromkeys(name for row in rows for name in row))
+  columns = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
   cells = [columns, ["---"] * len(columns)]
   cells += [[_text(row.get(name, "")) for name in columns] for row in rows]
   return "\n".join(f"| {' | '.join(line)} |" for line in cells)

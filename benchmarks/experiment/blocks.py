@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -98,8 +99,9 @@ BLOCKS = {
     1,
     tuple(
       f"{system}_{name}={system},{option}"
-      for system in ("transformer", "neighbour_heads")
-      for name, option in TRIALS.items()
+      for system, (name, option) in itertools.product(
+        ("transformer", "neighbour_heads"), TRIALS.items()
+      )
     ),
   ),
   "E1a": Block(

@@ -27,6 +27,7 @@ Unknown: the tool that measured BLEU.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import ml_collections
 
@@ -151,8 +152,7 @@ LABELS = Table(
       {f"{PART}.label": label, f"{PART}.clip": clip},
     )
     # The paper's own, depth_2, first.
-    for label in ("depth", "distance")
-    for clip in (2, 1, 4, 8)
+    for label, clip in itertools.product(("depth", "distance"), (2, 1, 4, 8))
   ),
 )
 

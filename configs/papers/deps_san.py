@@ -168,21 +168,23 @@ _WIDTHS = {  # the paper's "variance": validation, test
   16: (30.86, 30.08),
   32: (30.46, 29.64),
 }
+
+
+def _width_row(reading: str, width: int, sigma: float) -> Row:
+  return Row(
+    f"{reading}_{width}",
+    "deps_san",
+    {f"{PART}.sigma": sigma},
+    published=_iwslt14(*_WIDTHS[width]),
+  )
+
+
 VARIANCE = Table(
   source="Peng et al., Deps-SAN, Table 2b",
   question="How wide should the Gaussian of the tree distance be?",
-  rows=tuple(
-    Row(
-      f"{reading}_{width}",
-      "deps_san",
-      {f"{PART}.sigma": width**power},
-      published=_iwslt14(*_WIDTHS[width]),
-    )
-    for reading, power, widths in (
-      ("sigma", 1.0, _WIDTHS),
-      ("variance", 0.5, (2, 8, 32)),
-    )
-    for width in widths
+  rows=(
+    *(_width_row("sigma", width, float(width)) for width in _WIDTHS),
+    *(_width_row("variance", width, width**0.5) for width in (2, 8, 32)),
   ),
 )
 

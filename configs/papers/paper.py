@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,31 +30,37 @@ def addressed(
     tasks, tables: Tasks and tables of the paper by name.
     settings: Function (task, system) -> config.
   """
+  return functools.partial(_config_at, tasks, tables, settings)
 
-  def get_config(address: str = "") -> ConfigDict:
-    task, _, name = address.partition(":")
-    if not task:
-      raise InputError(
-        "a paper's file needs a task after ':', as in "
-        f"--config papers/FILE:{next(iter(tasks))}. "
-        f"There are {', '.join(tasks)}. :SYSTEM or :TABLE/ROW may follow."
-      )
-    if task not in tasks:
-      raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
-    table, slash, row = name.partition("/")
-    if table in tables:
-      chosen = tables[table].row(row)
-      return chosen.override(settings(task, chosen.system))
-    if slash:
-      raise InputError(f"no table {table!r}. {did_you_mean(table, tables)}")
-    if name and "+" not in name and name not in systems.SYSTEMS:
-      known = (*(f"{table}/" for table in tables), *systems.SYSTEMS)
-      raise InputError(
-        f"no system or table {name!r}. {did_you_mean(name, known)}"
-      )
-    return settings(task, name)
 
-  return get_config
+def _config_at(
+  tasks: Mapping[str, Any],
+  tables: Mapping[str, ablation.Table],
+  settings: Callable[[str, str], ConfigDict],
+  address: str = "",
+) -> ConfigDict:
+  """Returns the config of an address; see `addressed`."""
+  task, _, name = address.partition(":")
+  if not task:
+    raise InputError(
+      "a paper's file needs a task after ':', as in "
+      f"--config papers/FILE:{next(iter(tasks))}. "
+      f"There are {', '.join(tasks)}. :SYSTEM or :TABLE/ROW may follow."
+    )
+  if task not in tasks:
+    raise InputError(f"no task {task!r}. {did_you_mean(task, tasks)}")
+  table, slash, row = name.partition("/")
+  if table in tables:
+    chosen = tables[table].row(row)
+    return chosen.override(settings(task, chosen.system))
+  if slash:
+    raise InputError(f"no table {table!r}. {did_you_mean(table, tables)}")
+  if name and "+" not in name and name not in systems.SYSTEMS:
+    known = (*(f"{table}/" for table in tables), *systems.SYSTEMS)
+    raise InputError(
+      f"no system or table {name!r}. {did_you_mean(name, known)}"
+    )
+  return settings(task, name)
 
 
 def data_set(

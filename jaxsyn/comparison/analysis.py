@@ -363,8 +363,11 @@ def _first(scored: Scored) -> list[Measured]:
 
 def _run_rows(scored: Scored) -> dict[tuple[str, int], int]:
   """Maps each (system, seed) to its row in the arrays of `resampled`."""
-  runs = [(system, seed) for system in scored for seed in scored[system]]
-  return {run: row for row, run in enumerate(runs)}
+  rows: dict[tuple[str, int], int] = {}
+  for system, by_seed in scored.items():
+    for seed in by_seed:
+      rows[system, seed] = len(rows)
+  return rows
 
 
 def _common_seeds(scored: Scored, system: str, other: str) -> tuple[int, ...]:

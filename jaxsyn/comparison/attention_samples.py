@@ -13,6 +13,7 @@ of sentence N are as in `jaxsyn.inspect`:
 from __future__ import annotations
 
 import io
+import itertools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -93,6 +94,6 @@ def as_svg(figure: Figure) -> bytes:
 def _figures(sentence: Sentence) -> dict[str, Figure]:
   figures = trees(sentence)
   if maps := informative_maps(sentence.attention):
-    panels = [panel for one in maps for panel in pictures.panels(one)]
+    panels = list(itertools.chain.from_iterable(map(pictures.panels, maps)))
     figures["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
   return figures

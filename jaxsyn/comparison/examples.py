@@ -77,7 +77,7 @@ def choose(
   }
   means = [np.mean([*runs.values()], axis=0) for runs in score_B.values()]
   range_B = np.ptp(means, axis=0)
-  seeds = sorted({seed for runs in scored.values() for seed in runs})
+  seeds = sorted(set[int]().union(*scored.values()))
 
   def range_of(seed: int, line: int) -> float:
     scores = [runs[seed][line] for runs in score_B.values() if seed in runs]

@@ -91,7 +91,7 @@ def error_variance(
   from scipy import stats  # takes long to load
 
   systems = list(scores)
-  seeds = sorted({seed for by_seed in scores.values() for seed in by_seed})
+  seeds = sorted(set[int]().union(*scores.values()))
   rows, values = [], []
   for column, by_seed in enumerate(scores.values()):
     for seed, score in by_seed.items():

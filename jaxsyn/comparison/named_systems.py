@@ -234,8 +234,7 @@ def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
   if file.suffix != ".py":
     folder = pathlib.Path(address.partition(":")[0]).parent
     folder = folder if folder.name == "papers" else folder / "papers"
-    folders = [folder, addresses.FOLDER / "papers"]
-    files = [path for folder in folders for path in folder.glob("*.py")]
+    files = [*folder.glob("*.py"), *(addresses.FOLDER / "papers").glob("*.py")]
     same = [path for path in files if path.stem == paper]
     if not same:
       known = set[str]()

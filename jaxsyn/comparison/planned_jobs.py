@@ -15,6 +15,7 @@ Systems and seeds can be added later; existing ones cannot change.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -160,7 +161,10 @@ def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
 ) -> list[TrainingJob]:
   """Returns the jobs for all systems and seeds, in the order of the seeds."""
-  return [TrainingJob(folder, system, k) for k in seeds for system in systems]
+  return [
+    TrainingJob(folder, system, seed)
+    for seed, system in itertools.product(seeds, systems)
+  ]
 
 
 def without_missing_splits(system: System) -> System:
@@ -278,12 +282,12 @@ def record_systems(
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
   """Returns the names of finished runs in a comparison that `jobs` lacks."""
   runs = {job.run for job in jobs}
-  return [
-    f"{system} {path.parent.name.replace('_', ' ')}"
-    for system in _read(folder)["systems"]
-    for path in sorted((folder / system).glob(f"seed_*/{run_result.FILE}"))
-    if path.parent not in runs
-  ]
+  names = []
+  for system in _read(folder)["systems"]:
+    for path in sorted((folder / system).glob(f"seed_*/{run_result.FILE}")):
+      if path.parent not in runs:
+        names.append(f"{system} {path.parent.name.replace('_', ' ')}")
+  return names
 
 
 def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:

@@ -6,6 +6,7 @@ They are made from `jaxsyn.comparison.results.Comparison` alone.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 from jaxsyn.comparison.hierarchical import Hierarchical
@@ -64,7 +65,7 @@ class Table:
 
 def scores(results: Comparison) -> Table:
   """Returns the table of scores: mean ± standard deviation over seeds."""
-  columns = [(split, m) for split in results.splits for m in results.metrics]
+  columns = list(itertools.product(results.splits, results.metrics))
   tasks = published_tasks(results)
   head = ["system", "seeds", *score_columns(results)]
   head += [f"published BLEU, {task}" for task in tasks]
@@ -125,7 +126,8 @@ def description(system: ComparedSystem) -> str:
 
 def differences(results: Comparison) -> Table:
   """Returns the table of differences: over seeds and sentences, and by seed."""
-  margins = {d.margin for split in results.splits for d in split.over_seeds}
+  over_seeds = [split.over_seeds for split in results.splits]
+  margins = {d.margin for d in itertools.chain.from_iterable(over_seeds)}
   with_margin = bool(margins - {None})
   head = ["split", "metric", "system", "against", "difference"]
   head += ["95 % interval", "p", "Holm-adjusted p", "verdict"]
@@ -195,8 +197,7 @@ def score_columns(results: Comparison) -> list[str]:
   """Returns the column headings of the scores: one per test set and metric."""
   return [
     f"{split.name} {heading(metric)}"
-    for split in results.splits
-    for metric in results.metrics
+    for split, metric in itertools.product(results.splits, results.metrics)
   ]
 
 

@@ -155,8 +155,11 @@ OPTIONAL: Mapping[str, OptionalFeatures] = {
     "config.prepare.parse.SIDE_brackets",
   ),
   "alternatives": OptionalFeatures(
-    tuple(
-      f"{side}_other_{name}" for side in SIDES for name in ("head", "relation")
+    (
+      "source_other_head",
+      "source_other_relation",
+      "target_other_head",
+      "target_other_relation",
     ),
     "alternative parses of the SIDE",
     "config.prepare.parse.SIDE_alternatives",
@@ -173,9 +176,7 @@ ALTERNATIVES = OPTIONAL["alternatives"].features
 # Bytes of the texts, which records store as text; the loader samples subwords of them.
 UTF8: Mapping[str, str] = {f"{side}_utf8": f"{side}_text" for side in SIDES}
 # Features that are only read to sample subwords; not in batches.
-SPELLING = tuple(
-  f"{side}_{name}" for side in SIDES for name in ("utf8", "word_end")
-)
+SPELLING = ("source_utf8", "source_word_end", "target_utf8", "target_word_end")
 # Features of batches that are not stored, but computed from the feature named here.
 COMPUTED_FROM: Mapping[str, str] = {
   f"{side}_eigenvectors": f"{side}_head" for side in SIDES

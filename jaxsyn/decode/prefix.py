@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import bisect
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -222,8 +223,6 @@ def padded_sizes(automata: Sequence[Automaton]) -> tuple[int, int]:
   The number of states X is 8 times a power of 2, that of edges E 4 times one.
   """
   states = max((len(automaton) for automaton in automata), default=1)
-  edges = max(
-    (len(state.edges) for automaton in automata for state in automaton),
-    default=1,
-  )
+  all_states = itertools.chain.from_iterable(automata)
+  edges = max((len(state.edges) for state in all_states), default=1)
   return doubled(max(states, 1), 8), doubled(max(edges, 1), 4)

@@ -194,11 +194,7 @@ class Translator:
         batch_of=batch_of,
         is_wanted=is_wanted,
       )
-      finished = []
-      for pair in pool():
-        finished.append(pair)
-        on_progress(1)
-      return finished
+      return _run_pool(pool, on_progress)
 
     jobs = list(self._jobs(examples, requests))
     translations = [[EMPTY_TRANSLATION] for _ in examples]
@@ -374,6 +370,17 @@ class Translator:
     if not request.prefix:
       return limit
     return max(limit, request.positions + self._config.max_length_offset)
+
+
+def _run_pool(
+  pool: Pool, on_progress: ProgressCallback
+) -> list[tuple[int, Hypotheses]]:
+  """Returns the indices and hypotheses of all sentences of a pool."""
+  finished = []
+  for pair in pool():
+    finished.append(pair)
+    on_progress(1)
+  return finished
 
 
 def _on_device(device: jax.Device, x: Any) -> jax.Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import textwrap
 import unicodedata
@@ -111,8 +112,9 @@ def matrices(
   if len(panels) > 2 and max(rows, columns) * cell > 4.0:
     across = math.ceil(math.sqrt(len(panels)))  # a nearly square grid
   down = math.ceil(len(panels) / across)
-  left = _label_width([one for panel in panels for one in panel.rows])
-  below = _label_width([one for panel in panels for one in panel.columns])
+  row_labels = itertools.chain.from_iterable(p.rows for p in panels)
+  column_labels = itertools.chain.from_iterable(p.columns for p in panels)
+  left, below = _label_width(row_labels), _label_width(column_labels)
   width = max(5.0, across * (left + max(1.3, cell * columns)) + 0.9)
   lines = textwrap.wrap(heading, int(width / 0.095), break_on_hyphens=False)
   height = down * (below + max(0.6, cell * rows) + 0.35) + 0.22 * len(lines)
@@ -181,7 +183,7 @@ def families(texts: Iterable[str]) -> list[str]:
   The default font is first, then installed fonts with missing characters. A
   character that no font has is drawn as a box.
   """
-  characters = {c for text in texts for c in text if c.isprintable()}
+  characters = {c for c in "".join(texts) if c.isprintable()}
   fonts = [_FONT]
   missing = characters - _characters(font_manager.findfont(_FONT))
   for name, path in _installed():

@@ -11,6 +11,7 @@ Letters: E width of an annotation, 2·G.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
@@ -187,9 +188,8 @@ class Gru(Architecture):
 
   @property
   def required_features(self) -> tuple[str, ...]:
-    return tuple(
-      f for _, window in self.windows for f in window.required_features
-    )
+    features = (window.required_features for _, window in self.windows)
+    return tuple(itertools.chain.from_iterable(features))
 
   def check(self, at: ConfigPath, spec: ModelSpec) -> None:
     if not self.windows:

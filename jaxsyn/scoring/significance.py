@@ -114,14 +114,16 @@ def differences(
   interval: bool,
 ) -> tuple[Difference, ...]:
   """Compares each system with the baseline under each metric."""
-  return tuple(
-    difference(
-      (name, baseline), one, base, tests=tests, draws=draws, interval=interval
-    )
-    for name, metrics in measured.items()
-    if name != baseline
-    for one, base in zip(metrics, measured[baseline])
-  )
+  results = []
+  for name, metrics in measured.items():
+    if name == baseline:
+      continue
+    pair = name, baseline
+    for one, base in zip(metrics, measured[baseline]):
+      results.append(
+        difference(pair, one, base, tests=tests, draws=draws, interval=interval)
+      )
+  return tuple(results)
 
 
 def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -146,8 +147,8 @@ class Worker:
     return ended
 
   def _count_waiting(self) -> int:
-    queues = self._jobs.values()
-    return sum(len(job.waiting) for queue in queues for job in queue)
+    jobs = itertools.chain.from_iterable(self._jobs.values())
+    return sum(len(job.waiting) for job in jobs)
 
   def _work(self, run: ServedRun) -> None:
     """Translates or inspects a batch of a run, and schedules the next one."""

@@ -6,6 +6,7 @@ name, bounds and help, so that a new strategy gets its flags automatically.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -26,7 +27,7 @@ _OPTIONS = ("search", "beam", "alpha", "nbest")
 # Flags that must be equal on all hosts.
 NAMES = (
   *_OPTIONS,
-  *(option for spec in STRATEGIES.values() for option in fields_of(spec)),
+  *itertools.chain.from_iterable(map(fields_of, STRATEGIES.values())),
 )
 
 

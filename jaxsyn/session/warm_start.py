@@ -50,22 +50,27 @@ class WarmStart:
 
   def __call__(self, state: TrainState) -> TrainState:
     """Returns a train state with the copied parameters, on the same devices."""
-
-    def start(path: Any, initial: jax.Array) -> jax.Array:
-      name = jax.tree_util.keystr(path, simple=True, separator="/")
-      array = self.matched.get(name)
-      if array is None:
-        return initial
-      value = _placed(array.value, initial)
-      if array.known is None:
-        return value
-      known = _placed(array.known, initial)
-      where = jax.jit(jnp.where, out_shardings=initial.sharding)
-      return where(known, value, initial)
-
-    params = jax.tree_util.tree_map_with_path(start, state.params)
+    params = jax.tree_util.tree_map_with_path(self._initial, state.params)
     ema = None if state.ema is None else jax.tree.map(jnp.copy, params)
     return dataclasses.replace(state, params=params, ema=ema)
+
+  def _initial(self, path: Any, random: jax.Array) -> jax.Array:
+    """Returns the initial value of a parameter.
+
+    Args:
+      path: Path of the parameter.
+      random: Its random value.
+    """
+    name = jax.tree_util.keystr(path, simple=True, separator="/")
+    array = self.matched.get(name)
+    if array is None:
+      return random
+    value = _placed(array.value, random)
+    if array.known is None:
+      return value
+    known = _placed(array.known, random)
+    where = jax.jit(jnp.where, out_shardings=random.sharding)
+    return where(known, value, random)
 
   def write(self, folder: PathLike) -> None:
     """Writes the origin of the initial parameters to a run directory."""

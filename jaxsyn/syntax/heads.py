@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -46,11 +47,9 @@ class OnHeads(ModifierSpec):
     return layer in self.layers
 
   def active_heads(self, layers: int, heads: int) -> set[tuple[int, int]]:
-    return {
-      (layer, head)
-      for layer in filter(self.in_layer, range(layers))
-      for head in head_indices(self.heads, heads)
-    }
+    active_layers = filter(self.in_layer, range(layers))
+    indices = head_indices(self.heads, heads)
+    return set(itertools.product(active_layers, indices))
 
   def check(self, at: ConfigPath, stack_shape: StackShape) -> None:
     for field, values, size in (

@@ -9,7 +9,8 @@ has.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 import jax
@@ -66,20 +67,24 @@ def start_checksums(tree: Tree) -> Callable[[], Checksums]:
       leaf.copy_to_host_async()  # start all copies before waiting for the first
   regions = {name: list(_local_regions(leaf)) for name, leaf in leaves.items()}
   formats = {n: (list(x.shape), str(x.dtype)) for n, x in leaves.items()}
+  return functools.partial(_compute, formats, regions)
 
-  def compute() -> Checksums:
-    return {
-      name: {
-        "shape": shape,
-        "dtype": dtype,
-        "crc32c": {
-          region: checksums.crc32c(data) for region, data in regions[name]
-        },
-      }
-      for name, (shape, dtype) in formats.items()
+
+def _compute(
+  formats: Mapping[str, tuple[list[int], str]],
+  regions: Mapping[str, Sequence[tuple[str, np.ndarray]]],
+) -> Checksums:
+  """Returns the checksums of arrays, given their shapes, types and regions."""
+  return {
+    name: {
+      "shape": shape,
+      "dtype": dtype,
+      "crc32c": {
+        region: checksums.crc32c(data) for region, data in regions[name]
+      },
     }
-
-  return compute
+    for name, (shape, dtype) in formats.items()
+  }
 
 
 def merge(by_process: Sequence[Checksums]) -> Checksums:

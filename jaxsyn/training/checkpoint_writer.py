@@ -109,20 +109,9 @@ class CheckpointWriter(CheckpointReader):
       new = folder.folder / f".{step}.{unique}{files.PARTIAL}"
     with _write_errors(self.workdir):
       compute_checksums = self._start_arrays(new, folder.item, tree)
-
-    def finish() -> None:
-      try:
-        arrays = compute_checksums()
-        self._orbax.wait_until_finished()
-        if self._is_main:
-          self._publish(folder, step, new, content, arrays)
-      finally:
-        # It exists only after an error. Other processes finish sooner, and would
-        # remove what the main process still writes to.
-        if self._is_main and not self._is_remote and new.exists():
-          _remove_failed(new)
-
-    self._saving = self._pool.submit(finish)
+    self._saving = self._pool.submit(
+      self._finish, folder, step, new, content, compute_checksums
+    )
 
   def _start_arrays(
     self, path: pathlib.Path, item: str, tree: Tree
@@ -141,6 +130,26 @@ class CheckpointWriter(CheckpointReader):
     arrays = jax.tree.map(_unshared, tree)
     self._orbax.save(path / item, args=ocp.args.PyTreeSave(arrays))
     return compute_checksums
+
+  def _finish(
+    self,
+    folder: CheckpointFolder,
+    step: int,
+    new: pathlib.Path,
+    content: Mapping[str, Any],
+    compute_checksums: Callable[[], array_checksums.Checksums],
+  ) -> None:
+    """Waits until the arrays are written, and completes the checkpoint."""
+    try:
+      arrays = compute_checksums()
+      self._orbax.wait_until_finished()
+      if self._is_main:
+        self._publish(folder, step, new, content, arrays)
+    finally:
+      # It exists only after an error. Other processes finish sooner, and would
+      # remove what the main process still writes to.
+      if self._is_main and not self._is_remote and new.exists():
+        _remove_failed(new)
 
   def _publish(
     self,

@@ -45,14 +45,11 @@ def scale_by_muon() -> optax.GradientTransformation:
   ) -> tuple[optax.Updates, optax.OptState]:
     del params
     stacks, state = transform.update(_stacked(grads), state)
-    matrices = {
-      name: iter(0.2 * max(stack.shape[1:]) ** 0.5 * stack)
+    scaled = {
+      name: 0.2 * max(stack.shape[1:]) ** 0.5 * stack
       for name, stack in stacks.items()
     }
-    updates = jax.tree_util.tree_map_with_path(
-      lambda path, x: next(matrices[_name(path, x)]).reshape(x.shape), grads
-    )
-    return updates, state
+    return _unstacked(scaled, grads), state
 
   return optax.GradientTransformation(init, update)
 
@@ -63,6 +60,14 @@ def _stacked(tree: Any) -> Stacks:
     matrix = x.reshape(_size(path, x))
     matrices.setdefault(_name(path, x), []).append(matrix)
   return {name: jnp.stack(same) for name, same in matrices.items()}
+
+
+def _unstacked(stacks: Stacks, tree: Any) -> Any:
+  """Returns the matrices of `_stacked` in the structure of a tree."""
+  matrices = {name: iter(stack) for name, stack in stacks.items()}
+  return jax.tree_util.tree_map_with_path(
+    lambda path, x: next(matrices[_name(path, x)]).reshape(x.shape), tree
+  )
 
 
 def _size(path: Any, x: Array) -> tuple[int, int]:

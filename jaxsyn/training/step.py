@@ -152,12 +152,10 @@ def terms_of(
       if loss.by_position
     }
 
-  positions = {
-    name
-    for loss in recipe.losses.values()
-    if loss.by_position
-    for name in loss.positions
-  }
+  positions = set[str]()
+  for loss in recipe.losses.values():
+    if loss.by_position:
+      positions.update(loss.positions)
   terms = logits.sum_over_positions(by_position, batch, sorted(positions))
   for name, loss in recipe.losses.items():
     if not loss.by_position:

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 from collections.abc import (
   Collection,
   Iterable,
@@ -85,8 +86,9 @@ class ControlTrees(Transform):
   def required(self, features: Collection[str]) -> set[str]:
     return {
       f"{side}_{name}"
-      for side in sides_of_heads(features)
-      for name in ("id", "word", "head")
+      for side, name in itertools.product(
+        sides_of_heads(features), ("id", "word", "head")
+      )
     }
 
   def __call__(self, rows: Rows, ids: np.ndarray, window: Window) -> Rows:
@@ -238,7 +240,7 @@ def with_auxiliary_task(
   counts = collections.Counter[str]()
   parsed = translations(split, data, seed, tagged=False).rows(split.features)
   made = tasks.make_examples(
-    (example for rows in parsed for example in rows.examples()),
+    itertools.chain.from_iterable(rows.examples() for rows in parsed),
     data.second,
     split.dataset.manifest,
     counts,
@@ -264,8 +266,8 @@ def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
     return {}
   words, wrong = collections.Counter[str](), collections.Counter[str]()
   sides = [side for side in SIDES if f"{side}_head" in split.features]
-  parts = ("id", "word", "head", "parsed")
-  for rows in split.rows([f"{side}_{n}" for side in sides for n in parts]):
+  pairs = itertools.product(sides, ("id", "word", "head", "parsed"))
+  for rows in split.rows([f"{side}_{name}" for side, name in pairs]):
     for side in sides:
       head = f"{side}_head"
       replaced = replace_trees(rows, side, tree=data.tree, seed=seed)

@@ -11,6 +11,7 @@ prepared them.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -54,7 +55,10 @@ class ResampledTrees(Transform):
     heads = sides_of_heads(features)
     self.sides = tuple(s for s in SIDES if s in (*heads, *self._relations))
     self.alternative_sides = tuple(s for s in self.sides if s in alternatives)
-    derived = {f"{s}_{name}" for s in self.sides for name in OF_HEADS[1:]}
+    derived = {
+      f"{side}_{name}"
+      for side, name in itertools.product(self.sides, OF_HEADS[1:])
+    }
     self.recomputed = frozenset(derived & {*features})
 
   def required(self, features: Collection[str]) -> set[str]:

@@ -177,10 +177,12 @@ def attach(blocks: Iterable[Block], text: str) -> Parse:
   """
   blocks = [block for block in blocks if block.visible]
   try:
-    words = [(form,) for block in blocks for form in block.form_W]
-    start, end = spans(words, text)
+    forms = itertools.chain.from_iterable(block.form_W for block in blocks)
+    start, end = spans([(form,) for form in forms], text)
   except MismatchError as error:
-    of_word = [block for block in blocks for _ in block.form_W]
+    of_word: list[Block] = []
+    for block in blocks:
+      of_word += [block] * len(block.form_W)
     near = of_word[: error.word + 1][-1:]  # the last if text is left over
     where = "".join(f"{block.file}:{block.line}: " for block in near)
     raise InputError(

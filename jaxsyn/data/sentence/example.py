@@ -118,11 +118,9 @@ def _encode_parses(
   head_W = np.array([*heads], np.int32)
   if tree.replaces:
     head_W = tree.heads(head_W, words, _sentence_seeds(seed, id_S, subwords))
-  relation_W = [
-    relations.get(relation, NO_RELATION)
-    for parse in parses
-    for relation in parse.relation_W
-  ]
+  names = itertools.chain.from_iterable(parse.relation_W for parse in parses)
+  relation_W = [relations.get(name, NO_RELATION) for name in names]
+  ends = itertools.chain.from_iterable(parse.end_W for parse in parses)
   middle_S = parent_mid(word_S, head_W, pieces=subwords, words=words)
   features: dict[str, Ragged] = {
     "id": (id_S, subwords),
@@ -132,7 +130,7 @@ def _encode_parses(
     "parent_mid": (middle_S, subwords),
     "tree_distance": (tree_distances(head_W, words), words * words),
     "parsed": ([parse.parsed for parse in parses], np.ones_like(words)),
-    "word_end": ([end for parse in parses for end in parse.end_W], words),
+    "word_end": ([*ends], words),
   }
   for name, ids in annotations.items():
     annotation = ANNOTATIONS[name]()

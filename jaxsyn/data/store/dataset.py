@@ -135,7 +135,7 @@ class Dataset:
     if side not in self.manifest["sides"]:
       return iter(lines)
     paths = self._sentence_files("conllu", split, side)
-    blocks = (block for path in paths for block in conllu.read(path))
+    blocks = itertools.chain.from_iterable(map(conllu.read, paths))
     texts = self._sentence_files("text", split, side)
     return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 

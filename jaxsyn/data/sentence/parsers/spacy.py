@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.metadata
+import itertools
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,5 +152,5 @@ def _sha256_of_folder(folder: pathlib.Path) -> str:
       name = path.relative_to(folder).as_posix()
       texts[name] = checksums.sha256_of(path)
   return checksums.sha256_texts(
-    text for item in sorted(texts.items()) for text in item
+    itertools.chain.from_iterable(sorted(texts.items()))
   )
