@@ -129,6 +129,15 @@ def test_speed_and_remaining_time(monkeypatch):
   assert bar._words().endswith(", 80 s left")
 
 
+def test_units_have_their_english_plurals():
+  bar = progress.Bar("validating", 7, unit="batch", silent=True, speed=False)
+  bar.advance()
+  assert bar._words() == "1 of 7 batches"
+  memory = progress.Bar("fetching", unit="MiB", silent=True, speed=False)
+  memory.advance(12)
+  assert memory._words() == "12 MiB"
+
+
 def test_no_thread_outlives_its_bar():
   # A daemon thread that frees JAX arrays while the interpreter exits aborts the
   # process: `score --force` did, as the note of its bar belongs to a session.

@@ -235,7 +235,9 @@ def span(seconds: float) -> str:
 
 
 def _plural(unit: str, count: int) -> str:
-  return unit if count == 1 or unit.endswith("B") else f"{unit}s"
+  if count == 1 or unit.endswith("B"):  # such as MiB
+    return unit
+  return f"{unit}es" if unit.endswith("ch") else f"{unit}s"
 
 
 def _rounded(speed: float) -> str:
