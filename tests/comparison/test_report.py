@@ -81,7 +81,7 @@ def test_markdown():
     "+1.00 (+0.00 to +2.00).",
     "with the best checkpoint by validation BLEU (13a), beam 5, length penalty "
     "gnmt 0.6",
-    "| pascal | Parent-scaled self-attention: Bugliarello & Okazaki 2020.",
+    "| pascal | Parent-scaled self-attention: Bugliarello & Okazaki 2020 (PASCAL).",
     "| pascal_random_tree | Control of pascal: random trees.",
   ):
     assert expected in text, expected
