@@ -1,4 +1,4 @@
-"""The decoding strategies, and config.decode, which selects one of them."""
+"""Table of decoding strategies; config.decode selects one."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class ValidationMode(enum.Enum):
   Attributes:
     USER: Values that a user has chosen: numbers without a Range are finite and
       fit in 32 bits, strings have one line.
-    CHECKPOINT: Values that jaxsyn or an older version of it has recorded, and
+    CHECKPOINT: Values recorded by this or an older version of jaxsyn, and
       measured results, which may be infinite.
   """
 

@@ -30,7 +30,7 @@ class OnHeads(ModifierSpec):
   )
   heads: HeadChoice = option(
     (0,),
-    "Attention heads of each of those layers with this modifier, from 0; "
+    "Attention heads with this modifier in each of these layers, from 0; "
     "None: all; (): none, which is the baseline.",
   )
   lowest: CountOrOff = option(

@@ -271,7 +271,7 @@ def wait_for_all(
 
 @contextlib.contextmanager
 def shutdown_together(heartbeat: int) -> Iterator[None]:
-  """Ends all processes soon after the `with` block fails in one of them.
+  """Ends all processes soon after the `with` block fails in one process.
 
   After an exception, a process exits at once, without JAX's shutdown barrier, in
   which it would wait for the others. These notice the lost connection or the

@@ -103,7 +103,7 @@ def outputs(
   """Returns the decoder states (BTD), and the attention maps for each loss.
 
   Losses with `full_context` get the maps of a second pass. The compiler removes
-  the parts of it that no loss reads.
+  the parts that no loss reads.
   """
 
   def run(full_context: bool) -> tuple[Array, Maps]:

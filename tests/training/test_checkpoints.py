@@ -257,6 +257,32 @@ def test_a_full_disk_is_one_message_and_leaves_nothing(
   assert is_of(parameters.params, 3) and parameters.corrupt == ()
 
 
+def test_late_writes_of_a_failed_save_leave_nothing(tmp_path, monkeypatch):
+  remove, removed = shutil.rmtree, []
+
+  def remove_before_a_late_write(path, **options):
+    remove(path, **options)
+    if not removed:
+      (path / "state").mkdir(parents=True)
+    removed.append(path)
+
+  def full_disk(_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+  writer = CheckpointWriter(save(tmp_path))
+  with monkeypatch.context() as patch:
+    patch.setattr(shutil, "rmtree", remove_before_a_late_write)
+    patch.setattr(files, "flush_tree", full_disk)
+    writer.save(3, state(3), Progress())
+    with pytest.raises(InputError, match="disk full while saving"):
+      writer.wait()
+  assert {path.name for path in writer.last.folder.iterdir()} == {"1", "2"}
+  removed[0].mkdir()  # a write that is later still
+  writer.save(3, state(3), Progress())
+  writer.close()
+  assert writer.steps() == [1, 2, 3]
+
+
 def test_checkpoints_in_use_are_not_removed(tmp_path):
   writer = CheckpointWriter(save(tmp_path, (1, 2, 3)), keep=2)
   with CheckpointReader(tmp_path).last.in_use(1):
