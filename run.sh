@@ -92,7 +92,7 @@ enja() {
 command=${1:-quickstart}
 [ $# -gt 0 ] && shift
 case $command in
-  quickstart | multi30k) install . "98 packages, 1.1 GB"; "$command" "$@" ;;
+  quickstart | multi30k) install . "105 packages, 1.3 GB"; "$command" "$@" ;;
   enja) install '.[ja]' "100 packages, 1.2 GB"; enja "$@" ;;
   test) install '.[dev]' "260 packages, 2.4 GB"; exec python -m pytest -n 2 --dist worksteal "$@" ;;
   help | -h | --help) usage ;;
