@@ -31,7 +31,7 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
-  """Starts a training process; returns the times of its first steps.
+  """Measures the times and speeds of the start of a training process.
 
   Args:
     command: Command of the training, without --workdir.

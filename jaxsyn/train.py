@@ -206,7 +206,7 @@ def _attention_logger(
 
 
 def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
-  """Computes the rates of deliberately wrong parents, by split and side.
+  """Returns the fraction of words with wrong parents, by split and side.
 
   Splits are those for training, validation and test. The result is empty unless
   config.data.tree is "wrong_parents".

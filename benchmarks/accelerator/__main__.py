@@ -67,7 +67,7 @@ def run(
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
-  """Returns the measurements whose names match a regular expression."""
+  """Returns measurements whose names begin with a regular expression."""
   every = measurements(limits)
   try:
     chosen = [one for one in every if re.match(only, one.name)]

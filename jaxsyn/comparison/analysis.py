@@ -168,7 +168,7 @@ def _test_set(
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Computes the scores, differences and buckets of a test set."""
+  """Computes a test set's scores, differences and buckets, but no examples."""
   draws, first = settings.draws, _first(scored)
   resamples = resampled(scored, draws)
   in_tables: list[results.ComparedBucket] = []
@@ -300,7 +300,7 @@ def over_seeds(
 def error_variances(
   scored: Scored, inference: Inference
 ) -> tuple[ErrorVariance, ...]:
-  """Returns each metric's error variance, pooled over systems, or ()."""
+  """Returns each metric's pooled error variance; () if not pooled."""
   if inference.variance != POOLED:
     return ()
   variances = []

@@ -34,7 +34,7 @@ def title(results: Comparison) -> str:
 
 
 def family_tests(results: Comparison) -> list[Hierarchical]:
-  """Returns the tests of the pairs that are corrected together (the family)."""
+  """Returns the family's tests, in the order of its pairs."""
   tests = {
     (d.system, d.baseline): d
     for d in results.primary.over_seeds

@@ -121,7 +121,7 @@ class Diverse(DecodingStrategy):
     group: int,
     beams: slice,
   ) -> tuple[SelectedBeams, Array]:
-    """Extends each hypothesis of one group by a subword.
+    """Runs one beam-search step on the hypotheses of one group.
 
     Args:
       search: Search of all groups before the step.

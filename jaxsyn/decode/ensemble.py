@@ -81,7 +81,7 @@ class Ensemble(nn.Module):
     return self._each("reorder", cache, [beam_BN] * len(self.members))
 
   def average(self, logits: Sequence[Array]) -> Array:
-    """Returns the weighted average of the members' log probabilities.
+    """Returns the weighted mean of the members' log probabilities (..., V).
 
     Symbols that only some members have (those of auxiliary tasks) are dropped.
     """
@@ -102,7 +102,7 @@ class Ensemble(nn.Module):
 
 
 def forward(model: EncoderDecoder | Ensemble, batch: Any) -> Array:
-  """Returns the logits of all target positions, by teacher forcing.
+  """Returns logits_BTV of all target positions, by teacher forcing.
 
   Call it as `model.apply(variables, batch, method=forward)`.
 

@@ -56,7 +56,7 @@ class Batcher:
   def __call__(
     self, examples: Sequence[Example], *, subwords: int, words: int, rows: int
   ) -> Batches:
-    """Pads examples to a batch with `rows`, `subwords` and `words` as sizes."""
+    """Pads at most `rows` examples to a batch of the given sizes."""
     batches = [
       apply_batch_transform(
         pad(

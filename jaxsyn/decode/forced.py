@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns one array per target sentence, with a row per subword and EOS.
+    """Returns an array per target, with one row per subword, EOS last.
 
     Args:
       params: Parameters of the model.

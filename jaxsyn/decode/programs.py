@@ -58,7 +58,7 @@ class PoolSize:
 
 
 class DecodingPrograms:
-  """Decoding programs of a model, compiled at the first use of a pool size.
+  """Decoding programs of a model, compiled when a device first uses a size.
 
   They run on the device of the parameters.
 
@@ -103,7 +103,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Records that a pool's encoding and search programs will be needed.
+    """Records that a pool's encoding and first search program are needed.
 
     The device None is that of the parameters.
     """
@@ -121,7 +121,7 @@ class DecodingPrograms:
   def encode(
     self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
-    """Encodes sentences; returns their search state before the first step."""
+    """Encodes sentences; returns their search after the first subword."""
     return self._encode_program(size, params, batch, request)(
       params, batch, request
     )

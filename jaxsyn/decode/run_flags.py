@@ -19,7 +19,7 @@ NAMES = ("ensemble", "weights", "checkpoint")
 
 
 def define() -> None:
-  """Defines the flags that name a run or ensemble, and its checkpoint."""
+  """Defines the flags of a run or ensemble, its checkpoint and its parser."""
   flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   list_flag(
     "ensemble",

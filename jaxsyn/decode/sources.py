@@ -216,7 +216,7 @@ class SessionReader:
 
   @property
   def tree(self) -> str:
-    """Type of tree (parsed or control) that the session reads, or "none"."""
+    """Type of tree that the first run with trees reads, or "none"."""
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 

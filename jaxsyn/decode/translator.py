@@ -250,7 +250,7 @@ class Translator:
     self._params_leaves, self._params_copies = [], {}
 
   def sizes(self, examples: Sequence[Example]) -> set[PoolSize]:
-    """Returns the pool sizes that translating the examples requires."""
+    """Returns the initial pool sizes for translating the examples."""
     return {job.size for job in self._jobs(examples)}
 
   def compile(self, params: Any, examples: Sequence[Example]) -> None:

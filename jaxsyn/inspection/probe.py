@@ -80,7 +80,11 @@ class Probe:
       self._parts[m.layer] = m.parts
 
   def result(self) -> dict[str, Any]:
-    """Returns how often each head attends to parents, children and neighbors."""
+    """Returns how often each head attends to parents, children and neighbors.
+
+    Rates are from 0 to 1, or None if no word can have a hit. The numbers of words
+    are included.
+    """
     heads: list[dict[str, Any]] = []
     for layer, sum_HP in sorted(self._sum_HP.items()):
       for head, parts in enumerate(self._parts[layer]):
@@ -106,7 +110,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Marks, for each word, the other word with the largest attention weight."""
+  """Marks the most attended other word of each word; ties share the 1."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)

@@ -44,7 +44,7 @@ class ReadSource:
   example: Mapping[str, np.ndarray]
 
   def head_of_units(self) -> tuple[int, ...]:
-    """Returns each word's parent, as an index into the pooled units.
+    """Returns the parent unit of each word that has a unit.
 
     A word whose parent has no unit is its own parent, like a root.
     """

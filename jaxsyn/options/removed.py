@@ -1,4 +1,4 @@
-"""Drops options that no longer exist from configs of older versions."""
+"""Drops removed options from configs and manifests of older versions."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def _integer_labels(ends: Sequence[int], first: int) -> list[str]:
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
-  """Yields each bucket with the metric statistics of its sentences."""
+  """Yields each bucket with its sentences' statistics, or {} if empty."""
   for index, label in enumerate(table.labels):
     chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())

@@ -127,7 +127,7 @@ def differences(
 
 
 def bootstrap(systems: Sequence[Measured], draws: Draws) -> np.ndarray:
-  """Returns systems' scores on bootstrap resamples of the test sentences.
+  """Returns scores on bootstrap resamples, one row per system.
 
   The draws are sacreBLEU's. They are made in blocks, so that memory does not grow
   with the number of samples. Several test sets are resampled independently.
@@ -181,7 +181,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields random booleans for swaps of translations, as in sacreBLEU."""
+  """Yields sacreBLEU's random swaps, as booleans in blocks of rows."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.

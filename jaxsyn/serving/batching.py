@@ -86,7 +86,7 @@ class _Input(NamedTuple):
 
 
 class Worker:
-  """Thread that uses the devices to translate, with a job queue per run."""
+  """Thread that uses the devices, with a queue of jobs for each run."""
 
   def __init__(self, *, max_waiting: int, max_sentences: int = 0):
     """Starts the thread that uses the devices.

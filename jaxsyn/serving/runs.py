@@ -69,7 +69,7 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
 
 
 def _is_run(folder: str) -> bool:
-  """Returns whether a complete command-line argument is a run directory."""
+  """Returns whether a path, which may contain "=" or commas, is a run."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)

@@ -328,7 +328,7 @@ async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
 
 
 async def _json_lines(results: Results) -> AsyncGenerator[bytes, None]:
-  """Yields each result as a line of JSON; an error ends the stream."""
+  """Yields a line of JSON per result; a failure is the last line."""
   try:
     async with contextlib.aclosing(results):
       async for result in results:

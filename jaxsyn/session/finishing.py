@@ -120,7 +120,7 @@ def of_flags(values: flags.FlagValues, session: Session) -> Finish:
 
 
 def by_risk(samples: Sequence[Translation]) -> list[Translation]:
-  """Ranks a sentence's sampled translations by expected chrF, best first.
+  """Ranks a sentence's distinct samples by expected chrF, best first.
 
   This is minimum Bayes risk decoding (Kumar & Byrne 2004). Samples are both
   candidates and references (Eikema & Aziz 2020, section 6.2): the expected

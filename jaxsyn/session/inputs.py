@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Opens the input as an iterable of sources, requests and invalid lines."""
+  """Opens the input: an iterable of sources, requests, `Faulty` and PAUSE."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")

@@ -107,7 +107,7 @@ def labels(
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """Returns the label of each id on a side: a subword or another symbol.
+  """Returns the label of each id on a side: subwords, then other symbols.
 
   Args:
     plan, manifest, folder: See `labels`.

@@ -270,7 +270,7 @@ class Session:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns the log probability of each target subword, EOS included.
+    """Returns the log probability of each target subword, EOS last.
 
     Args:
       examples: Examples of `read`.
@@ -289,7 +289,7 @@ class Session:
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the pool sizes that translating the examples requires."""
+    """Returns the initial pool sizes for translating the examples."""
     return self._translate.sizes(examples)
 
   @property

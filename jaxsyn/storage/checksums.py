@@ -66,7 +66,7 @@ def sha256_texts(texts: Iterable[str]) -> str:
 
 
 def file_checksums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
-  """Returns the size and CRC-32C of each given file in a directory."""
+  """Returns {"bytes", "crc32c"} of each given file in a folder, by name."""
   paths = {name: os.path.join(folder, name) for name in names}
   return {
     name: {"bytes": files.size_of(path), "crc32c": crc_of(path)}

@@ -93,7 +93,7 @@ class Bar:
     self.advance(done - self.done)
 
   def show(self, content: Any) -> None:
-    """Shows a rich renderable below all progress bars of a terminal.
+    """Shows a renderable below all bars on a terminal, until the last ends.
 
     It replaces earlier content.
     """
