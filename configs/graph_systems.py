@@ -13,7 +13,7 @@ from jaxsyn.syntax import MODIFIERS
 
 
 def linear_bias(config: ConfigDict) -> None:
-  """Attention-score bias for sentence distances: Raffel et al. 2020 (T5).
+  """Learned bias for distances in the sentence: Raffel et al. 2020 (T5).
 
   Encoder and decoder, shared by their layers. Sinusoidal positions are kept; T5
   has none: --config.model.transformer.positions=False.
@@ -23,7 +23,7 @@ def linear_bias(config: ConfigDict) -> None:
 
 
 def tree_bias(config: ConfigDict) -> None:
-  """Attention-score bias for tree distances: Ying et al. 2021 (Graphormer).
+  """Learned score bias for tree distances: Ying et al. 2021 (Graphormer).
 
   All layers and heads of the encoder, one bias for all layers.
   """
@@ -37,7 +37,7 @@ def tree_bias_edges(config: ConfigDict) -> None:
 
 
 def tree_bias_steps(config: ConfigDict) -> None:
-  """Attention-score bias for tree steps up and down; our own variant."""
+  """Learned score bias for tree steps up and down; our own variant."""
   config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
@@ -68,7 +68,7 @@ def tree_position_laplacian(config: ConfigDict) -> None:
 
 
 def tree_position_depth(config: ConfigDict) -> None:
-  """Sinusoids of the tree depth, added to embeddings: Wang et al. 2019."""
+  """Sinusoids of tree depth, added to embeddings: after Wang et al. 2019."""
   config.parts.encoder.tree_position = MODIFIERS.section(
     "tree_position", kind="depth"
   )

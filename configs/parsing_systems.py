@@ -23,7 +23,7 @@ def multitask(config: ConfigDict) -> None:
 
 
 def distilled(config: ConfigDict) -> None:
-  """Two attention heads imitate a teacher that reads trees; our own variant.
+  """Two attention heads imitate a run that reads trees; our own variant.
 
   --config.losses.distillation.teacher=runs/pascal names that run. Translation
   needs no parser.

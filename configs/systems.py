@@ -58,9 +58,9 @@ def deps_san(config: ConfigDict) -> None:
 
 
 def deps_san_rs(config: ConfigDict) -> None:
-  """Deps-SAN with RS-Sparse: a random 10 % of pairs count as 6 edges apart.
+  """Deps-SAN with RS-Sparse: in training, 10 % of pairs count as 6 edges apart.
 
-  A dropped pair counts as k edges apart: our reading of "set to k".
+  That a dropped pair counts as k edges apart is our reading of "set to k".
   """
   deps_san(config)
   config.parts.encoder.tree_scaled.random_sparse = 0.1
@@ -149,8 +149,8 @@ def relative(config: ConfigDict) -> None:
   """Relative positions in the sentence: Shaw et al. 2018, maximum distance 16.
 
   Encoder and decoder. --config.model.transformer.positions=False removes the
-  absolute positions, as in the paper. Omote et al. 2019 have k = 2; the parameter
-  count of Peng et al. implies one table for keys and values (tie=True).
+  absolute positions, as in the paper. The distance is that of the base model of
+  Shaw et al.; in Omote et al. 2019 it is 2. The parameter count of Peng et al. implies one table for keys and values (tie=True).
   """
   for place in (config.parts.encoder, config.parts.decoder):
     place.relative = MODIFIERS.section("relative")
@@ -159,7 +159,7 @@ def relative(config: ConfigDict) -> None:
 def dependency_relative(config: ConfigDict) -> None:
   """Relative positions in the tree, clipped at 2 edges: Omote et al. 2019.
 
-  The paper keeps absolute positions; --config.model.transformer.positions=False
+  All layers of the encoder. The paper keeps absolute positions; --config.model.transformer.positions=False
   removes them, as in its ablation.
   """
   config.parts.encoder.dependency_relative = MODIFIERS.section(

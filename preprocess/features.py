@@ -49,7 +49,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Collects the relation labels of the alternative parses, by side."""
+    """Collects the relation labels of usable alternative parses, by side."""
     relations = {}
     for side in self._sides(examples.chunk.context.config.prepare):
       parses, _ = _matching_parses(examples, side)

@@ -29,7 +29,7 @@ LETTERS = {
 
 
 def split(name: str) -> tuple[str, str]:
-  """Splits an array name, such as "score_BHQM" into "score" and "BHQM"."""
+  """Splits an array name, such as "score_BHQM", into "score" and "BHQM"."""
   what, _, letters = name.rpartition("_")
   return what, letters
 

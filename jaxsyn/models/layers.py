@@ -89,7 +89,7 @@ class Embedding(nn.Embed):
 
 
 def norm(dtype: str) -> nn.LayerNorm:
-  """Creates a layer normalization whose statistics are in float32."""
+  """Creates a layer normalization over D, with statistics in float32."""
   # ε of fairseq, the papers' toolkit; Flax's default is 1e-6.
   return nn.LayerNorm(epsilon=1e-5, dtype=dtype)
 

@@ -45,7 +45,7 @@ POSITIONS = 100  # number of labels of "position"; later words share the last
 class Factor(Choice):
   """Base class of factors, such as part of speech, which label each subword.
 
-  Label 0 means that the subword belongs to no word.
+  Labels count from 1; a subword of no word has label 0.
   """
 
   # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
@@ -112,7 +112,7 @@ class SubwordFactor(Factor):
 
 
 def _annotation_factor(name: str) -> type[Factor]:
-  """Creates the factor class of a word annotation, such as part of speech."""
+  """Creates the factor class of a word annotation that has labels."""
 
   class AnnotationFactor(Factor):
     required_feature = name

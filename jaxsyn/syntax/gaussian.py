@@ -65,7 +65,7 @@ class GaussianModifier(HeadsModifier):
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """Returns the Gaussian's exponent for each distance (BHQM); H may be 1."""
+    """Returns the Gaussian's exponents (BHQM) in float32; H may be 1."""
     return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
   def apply_weights(

@@ -38,7 +38,7 @@ class _GivenWeighting(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeighting(OnHeads):
-  """Multiplication of attention scores by a matrix that the batch contains.
+  """Multiplies scores of chosen heads by a matrix that the batch contains.
 
   Rows are queries and columns keys: subwords of the source with EOS and padding,
   which is masked afterwards. Without a matrix, scores stay the same.

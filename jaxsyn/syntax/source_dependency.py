@@ -42,7 +42,7 @@ def membership(features: SentenceFeatures) -> Array:
 
 
 def units(features: SentenceFeatures, length: int) -> tuple[Array, Array]:
-  """Returns the tree neighbors of each word: parent, siblings, children.
+  """Returns each word's unit of tree neighbors: parent, siblings, children.
 
   Siblings and children are in sentence order. Roots have no parent and are not
   siblings of each other. A word without subwords is in no unit.

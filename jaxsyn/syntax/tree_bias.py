@@ -57,7 +57,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns the ids of the edges on the tree path from one word to another.
+  """Returns the edge ids on a tree path from one word to another, in order.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.

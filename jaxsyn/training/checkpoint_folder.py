@@ -64,7 +64,7 @@ _MACHINE_WORDS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Metadata:
-  """Metadata of a checkpoint, with checksums of its arrays and files."""
+  """Metadata of a checkpoint; `content` depends on the directory."""
 
   content: dict[str, Any]
   arrays: dict[str, array_checksums.ArrayChecksums]

@@ -46,7 +46,7 @@ def constant(patterns: Sequence[str], params: Tree) -> Tree:
 def without_frozen(
   patterns: Sequence[str], optimizer: optax.GradientTransformation
 ) -> optax.GradientTransformation:
-  """Wraps an optimizer so that it ignores frozen parameters."""
+  """Wraps an optimizer; frozen parameters get no update and have no state."""
   if not patterns:
     return optimizer
 

@@ -98,7 +98,7 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides whose parse trees the given features depend on."""
+  """Returns the sides on which given features depend on the words' parents."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 

@@ -135,7 +135,7 @@ _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel
 
 
 def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-  """Returns uniformly distributed random trees with random roots.
+  """Returns random trees: uniform labeled trees with uniform roots.
 
   A random Prüfer sequence gives each labeled tree equally often. The random
   numbers come from Python's Mersenne Twister, whose floats never change, so a seed

@@ -42,7 +42,7 @@ def depth(
 
 
 def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
-  """Returns the number of edges between each pair of words in a tree.
+  """Returns the number of edges between each pair of words (axes WW).
 
   The type is uint8. FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
   """

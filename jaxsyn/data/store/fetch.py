@@ -171,7 +171,7 @@ def _check_url(url: str, first: str) -> None:
 
 
 def _check_gzip(path: pathlib.Path, limit: int) -> None:
-  """Raises InputError if a gzip file is truncated or exceeds a size limit."""
+  """Raises InputError if a gzip file is corrupt, truncated or too large."""
   size = 0
   try:
     with gzip.open(path) as unpacked:

@@ -168,7 +168,7 @@ def index_entries(payloads: Sequence[bytes], rows: Rows) -> np.ndarray:
 def save_index(
   path: os.PathLike[str] | str, parts: Iterable[np.ndarray]
 ) -> None:
-  """Writes the index file of a split from several arrays of entries."""
+  """Writes the index file of a split from consecutive arrays of entries."""
   with files.publish(path) as file:
     np.save(file, np.concatenate([np.empty(0, ENTRY), *parts]))
 
