@@ -150,7 +150,8 @@ def relative(config: ConfigDict) -> None:
 
   Encoder and decoder. --config.model.transformer.positions=False removes the
   absolute positions, as in the paper. The distance is that of the base model of
-  Shaw et al.; in Omote et al. 2019 it is 2. The parameter count of Peng et al. implies one table for keys and values (tie=True).
+  Shaw et al.; in Omote et al. 2019 it is 2. The parameter count of Peng et al.
+  implies one table for keys and values (tie=True).
   """
   for place in (config.parts.encoder, config.parts.decoder):
     place.relative = MODIFIERS.section("relative")
@@ -159,8 +160,8 @@ def relative(config: ConfigDict) -> None:
 def dependency_relative(config: ConfigDict) -> None:
   """Relative positions in the tree, clipped at 2 edges: Omote et al. 2019.
 
-  All layers of the encoder. The paper keeps absolute positions; --config.model.transformer.positions=False
-  removes them, as in its ablation.
+  All layers of the encoder. The paper keeps absolute positions;
+  --config.model.transformer.positions=False removes them, as in its ablation.
   """
   config.parts.encoder.dependency_relative = MODIFIERS.section(
     "dependency_relative"
