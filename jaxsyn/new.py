@@ -374,10 +374,11 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 
 _FLAGS = {
-  "folder": "Folder of the config, the data and the runs.",
+  "folder": "Folder of the config, the data and the runs; also without --folder, "
+  "as above.",
   "name": "Name of the dataset; default: that of the folder.",
   "source": "Source text for training, or a .tsv of both sides.",
-  "target": "Target text for training.",
+  "target": "Target text for training; none for a .tsv.",
   "dev_source": "Source text for validation; default: the first lines.",
   "dev_target": "Target text for validation.",
   "test_source": "Source text for testing; default: the next lines.",

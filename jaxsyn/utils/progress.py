@@ -20,6 +20,7 @@ from typing import Any
 
 REDRAW_SECONDS = 30.0  # between two lines without a terminal
 _FRAME_SECONDS = 0.5  # between two frames on a terminal, and before the first
+_FIRST_UNITS = 10  # or a tenth of all, before the remaining time is shown
 
 
 class Bar:
@@ -160,7 +161,8 @@ class Bar:
       speed = _rounded(self._amount / seconds)
       words.append(f"{speed} {_plural(self._per or self._unit, 2)}/s")
     new_units = self.done - self._before
-    if self.total and new_units > 0:
+    # The first units tell little: other programs may be compiled meanwhile.
+    if self.total and new_units >= min(_FIRST_UNITS, -(-self.total // 10)):
       left = seconds * (self.total - self.done) / new_units
       if self._end is not None:
         left = min(left, max(self._end - now, 0.0))
