@@ -21,24 +21,16 @@ def disk(path: pathlib.Path, size: str) -> Iterator[pathlib.Path]:
   path.mkdir()
   command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(path)]
   try:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    output = done.stderr.strip()
-  except FileNotFoundError as error:
-    done, output = None, str(error)
-  if done is None or done.returncode:
-    pytest.skip(f"no disk can be mounted here: {output}")
+    subprocess.run(command, capture_output=True, check=True)
+  except (FileNotFoundError, subprocess.CalledProcessError) as error:
+    pytest.skip(f"no disk can be mounted here: {error}")
   try:
     yield path
   finally:
     subprocess.run(["umount", "-l", str(path)], check=True)
 
 
-def read_only(path: pathlib.Path) -> None:
-  """Makes a mounted disk read-only, also for root."""
-  change(path, "ro")
-
-
 def change(path: pathlib.Path, option: str) -> None:
-  """Changes an option of a mounted disk: "ro", "rw" or "size=64k"."""
+  """Changes an option of a mounted disk: "ro" (also for root) or "size=64k"."""
   command = ["mount", "-o", f"remount,{option}", str(path)]
   subprocess.run(command, check=True)

@@ -1,4 +1,4 @@
-"""Random changes of the content of JSON, CoNLL-U and tf.train.Example.
+"""Random changes of the content of JSON and CoNLL-U.
 
 They keep the syntax, since most files with wrong syntax are rejected for it.
 """
@@ -17,43 +17,11 @@ from jaxsyn.storage import checksums
 # Wrong values: missing, of another type, at and beyond bounds, paths outside of
 # the directory, line breaks.
 ODD: tuple[Any, ...] = (
-  None,
-  True,
-  False,
-  0,
-  1,
-  -1,
-  2**31,
-  2**63,
-  2**70,
-  -(2**70),
-  0.5,
-  -0.0,
-  1e308,
-  float("nan"),
-  float("inf"),
-  float("-inf"),
-  "",
-  " ",
-  "a",
-  "..",
-  "../x",
-  "/x",
-  "a/b",
-  "a\0b",
-  "\n",
-  "é" * 300,
-  "-1",
-  "\udc80",
-  [],
-  {},
-  [[]],
-  [None],
-  {"": None},
-  [1, 2, 3],
-  ["a", "b"],
-  {"a": 1},
-)
+  None, True, False, 0, 1, -1, 2**31, 2**63, 2**70, -(2**70), 0.5, -0.0, 1e308,
+  float("nan"), float("inf"), float("-inf"), "", " ", "a", "..", "../x", "/x",
+  "a/b", "a\0b", "\n", "é" * 300, "-1", "\udc80", [], {}, [[]], [None],
+  {"": None}, [1, 2, 3], ["a", "b"], {"a": 1},
+)  # fmt: skip
 
 
 def tree(content: Any, rng: Rng) -> Any:
@@ -81,15 +49,11 @@ def tree(content: Any, rng: Rng) -> Any:
 
 def _places(content: Any) -> Iterator[tuple[Any, Any]]:
   """Yields all pairs (dict, key) and (list, index) in nested content."""
-  if isinstance(content, dict):
-    keys = list(content)
-  elif isinstance(content, list):
-    keys = list(range(len(content)))
-  else:
-    return
-  for key in keys:
-    yield content, key
-    yield from _places(content[key])
+  if isinstance(content, (dict, list)):
+    keys = content if isinstance(content, dict) else range(len(content))
+    for key in list(keys):
+      yield content, key
+      yield from _places(content[key])
 
 
 def json_text(text: bytes, rng: Rng) -> bytes:
@@ -108,40 +72,22 @@ def json_text(text: bytes, rng: Rng) -> bytes:
 
 
 _FIELDS = (
-  "",
-  "_",
-  "-1",
-  "0",
-  "1",
-  "2",
-  "999",
-  "1-2",
-  "2-1",
-  "1.1",
-  "1-",
-  "é",
-  "x" * 500,
-  "\u2028",
-  "\u200b",
-  "\xa0",
-  "１",
-  "SpaceAfter=No",
-  "root",
-)
+  "", "_", "-1", "0", "1", "2", "999", "1-2", "2-1", "1.1", "1-", "é", "x" * 500,
+  "\u2028", "\u200b", "\xa0", "１", "SpaceAfter=No", "root",
+)  # fmt: skip
 
 
 def conllu(text: str, rng: Rng) -> str:
   """Returns a sentence in CoNLL-U with changed lines or fields."""
   lines = text.split("\n")
   for _ in range(int(rng.integers(1, 4))):
-    at = int(rng.integers(len(lines)))
+    at, other = (int(rng.integers(len(lines))) for _ in range(2))
     kind = int(rng.integers(7))
     if kind == 0:
       del lines[at]
     elif kind == 1:
-      lines.insert(at, lines[int(rng.integers(len(lines)))])
+      lines.insert(at, lines[other])
     elif kind == 2:
-      other = int(rng.integers(len(lines)))
       lines[at], lines[other] = lines[other], lines[at]
     elif kind == 3:
       data = corrupted(lines[at].encode(), rng)
@@ -155,49 +101,3 @@ def conllu(text: str, rng: Rng) -> str:
       lines[at] = "\t".join(fields)
     lines = lines or [""]
   return "\n".join(lines)
-
-
-def payload(data: bytes, rng: Rng) -> bytes:
-  """Returns a serialized tf.train.Example with changed features."""
-  from tensorflow_datasets.proto import tf_example_pb2
-
-  if rng.random() < 0.4:
-    return corrupted(data, rng)
-  example = tf_example_pb2.Example.FromString(data)
-  features = example.features.feature
-  names = sorted(features)
-  name = names[int(rng.integers(len(names)))]
-  feature = features[name]
-  kind = feature.WhichOneof("kind") or "int64_list"
-  values = getattr(feature, kind).value
-  what = int(rng.integers(6))
-  if what == 0:
-    del features[name]
-  elif what == 1:
-    features[f"{name}x"].CopyFrom(feature)
-    del features[name]
-  elif what == 2:
-    features[name].CopyFrom(features[names[int(rng.integers(len(names)))]])
-  elif what == 3:
-    feature.ClearField(kind)
-  elif kind == "bytes_list":
-    old = values[0] if values else b""
-    del values[:]
-    values.extend([corrupted(old, rng)] * int(rng.integers(1, 3)))
-  elif what == 4 and values:
-    odd = (
-      (-1, -2, 10**6, 2**31, 2**62)
-      if kind == "int64_list"
-      else (
-        float("nan"),
-        float("inf"),
-        -1.0,
-        1e30,
-      )
-    )
-    values[int(rng.integers(len(values)))] = odd[int(rng.integers(len(odd)))]
-  elif values and rng.random() < 0.5:
-    del values[int(rng.integers(len(values)))]
-  else:
-    values.append(values[0] if values else 0)
-  return example.SerializeToString()

@@ -86,86 +86,52 @@ def stanza_models(folder: pathlib.Path, data: pathlib.Path) -> None:
 
   torch.set_num_threads(1)
   folder.mkdir(parents=True)
-  text, labels, trees = (folder / n for n in ("a.txt", "a.label", "a.conllu"))
+  text, labels, trees, words = (
+    str(folder / name) for name in ("a.txt", "a.label", "a.conllu", "mwt.json")
+  )
   blocks = [b for b in gold(data, 200) if len(b.line_W) == _words_of(b)][:100]
-  text.write_text("\n\n".join(block.text for block in blocks) + "\n")
-  trees.write_text(
-    "".join("\n".join(block.line_W) + "\n\n" for block in blocks)
-  )
-  prepare_tokenizer_data.main(
-    [str(text), str(trees), "-o", str(labels), "-m", str(folder / "mwt.json")]
-  )
-  expected = folder / "en"
-  shared = ["--lang", "en", "--shorthand", "en_toy", "--cpu"]
-  tokenizer.main(
-    [
-      "--txt_file",
-      str(text),
-      "--label_file",
-      str(labels),
-      "--dev_txt_file",
-      str(text),
-      "--dev_label_file",
-      str(labels),
-      "--dev_conll_gold",
-      str(trees),
-      "--conll_file",
-      str(folder / "x"),
-      "--mwt_json_file",
-      str(folder / "mwt.json"),
-      *shared,
-      "--steps",
-      "150",
-      "--eval_steps",
-      "150",
-      "--no_use_mwt",
-      "--hidden_dim",
-      "16",
-      "--emb_dim",
-      "16",
-      "--batch_size",
-      "8",
-      "--save_dir",
-      str(expected / "tokenize"),
-      "--save_name",
-      "toy.pt",
-    ]
-  )
-  for model, name in ((tagger, "pos"), (parser, "depparse")):
-    model.main(
-      [
-        "--train_file",
-        str(trees),
-        "--eval_file",
-        str(trees),
-        *shared,
-        "--no_pretrain",
-        "--no_char",
-        "--max_steps",
-        "20",
-        "--eval_interval",
-        "20",
-        "--batch_size",
-        "500",
-        "--hidden_dim",
-        "40",
-        "--deep_biaff_hidden_dim",
-        "40",
-        "--save_dir",
-        str(expected / name),
-        "--save_name",
-        "toy.pt",
-      ]
-    )
-  packages = {
-    "tokenize": "toy",
-    "pos": "toy",
-    "lemma": "identity",
-    "depparse": "toy",
+  lines = "\n\n".join(block.text for block in blocks)
+  pathlib.Path(text).write_text(f"{lines}\n")
+  rows = ("\n".join(block.line_W) + "\n\n" for block in blocks)
+  pathlib.Path(trees).write_text("".join(rows))
+  prepare_tokenizer_data.main([text, trees, "-o", labels, "-m", words])
+  shared = [
+    "--lang",
+    "en",
+    "--shorthand",
+    "en_toy",
+    "--cpu",
+    "--save_name",
+    "toy.pt",
+  ]
+  files = {
+    "txt_file": text,
+    "label_file": labels,
+    "dev_txt_file": text,
+    "dev_label_file": labels,
+    "dev_conll_gold": trees,
+    "conll_file": str(folder / "x"),
+    "mwt_json_file": words,
+    "save_dir": str(folder / "en" / "tokenize"),
   }
+  options = "--steps 150 --eval_steps 150 --no_use_mwt --hidden_dim 16"
+  options += " --emb_dim 16 --batch_size 8"
+  tokenizer.main([*_options(files), *shared, *options.split()])
+  options = "--no_pretrain --no_char --max_steps 20 --eval_interval 20"
+  options += " --batch_size 500 --hidden_dim 40 --deep_biaff_hidden_dim 40"
+  for model, name in ((tagger, "pos"), (parser, "depparse")):
+    files = {"train_file": trees, "eval_file": trees}
+    files["save_dir"] = str(folder / "en" / name)
+    model.main([*_options(files), *shared, *options.split()])
   known = {name: {"toy": {}} for name in ("tokenize", "pos", "depparse")}
+  packages = {**dict.fromkeys(known, "toy"), "lemma": "identity"}
   resources = {"en": {**known, "packages": {"default": packages}}}
   (folder / "resources.json").write_text(json.dumps(resources))
+
+
+def _options(values: dict[str, str]) -> list[str]:
+  """Words of a command line."""
+  return [word for k, v in values.items() for word in (f"--{k}", v)]
 
 
 def _words_of(block: conllu.Block) -> int:

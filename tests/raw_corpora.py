@@ -7,8 +7,11 @@ import pathlib
 import sys
 
 import numpy as np
+import pytest
 
 from jaxsyn.configs import base
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import build
 
 WORDS = ("the", "old", "man", "saw", "a", "small", "dog", "near", "house")
 
@@ -66,28 +69,59 @@ def command(config, *flags):
   return [sys.executable, "-m", "preprocess.build", named, *flags]
 
 
+def raw_of(config):
+  return pathlib.Path(config.prepare.raw_dir)
+
+
 def lines_of(config, name):
-  return (
-    (pathlib.Path(config.prepare.raw_dir) / name).read_text().split("\n")[:-1]
-  )
+  return (raw_of(config) / name).read_text().split("\n")[:-1]
+
+
+def write_lines(path, lines):
+  """Writes lines, compressed if the name ends so."""
+  data = "".join(f"{line}\n" for line in lines).encode()
+  path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def bracketed(line):
+  """Constituency tree of a line: a phrase of all its words."""
+  return "(S (NP " + " ".join(f"(X {word})" for word in line.split()) + "))"
+
+
+def set_options(config, options):
+  """Sets options by their dotted names."""
+  for option, value in options.items():
+    *sections, field = option.split(".")
+    section = config
+    for name in sections:
+      section = section[name]
+    with section.unlocked():
+      section[field] = value
 
 
 def records_of(folder):
   """Name -> bytes of all that is prepared, but for the times."""
-  by_name = {}
-  for path in sorted(pathlib.Path(folder).rglob("*")):
-    name = str(path.relative_to(folder))
-    if (
-      path.is_file()
-      and not name.startswith("work")
-      and name not in ("manifest.json", "lock")
-    ):
-      by_name[name] = path.read_bytes()
+  folder, others = pathlib.Path(folder), ("manifest.json", "lock")
+  paths = (path for path in sorted(folder.rglob("*")) if path.is_file())
+  by_name = {str(p.relative_to(folder)): p.read_bytes() for p in paths}
+  for name in [*by_name]:
+    if name in others or name.startswith("work"):
+      del by_name[name]
   assert any("tfrecord" in name for name in by_name)
   return by_name
 
 
-def nothing_made(config):
-  """Whether the prepared folder has nothing but what is used again."""
-  folder = pathlib.Path(config.data.directory)
-  return {path.name for path in folder.glob("*")} <= {"work", "lock"}
+def check_rejected(config, message, nothing_made=False, **runner):
+  """Asserts that preparation fails with a message.
+
+  Args:
+    config: The config.
+    message: Pattern of the message.
+    nothing_made: Whether the folder may only have files that are used again.
+    runner: Runner of preparation.
+  """
+  with pytest.raises(InputError, match=message):
+    build.run(config, **runner)
+  if nothing_made:
+    folder = pathlib.Path(config.data.directory)
+    assert {path.name for path in folder.glob("*")} <= {"work", "lock"}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import itertools
 import shutil
 
 import parsers_under_test
 import pytest
 from numpy.testing import assert_array_equal
+from raw_corpora import write_lines
 
 from jaxsyn import train
 from jaxsyn.data.sentence import conllu
+from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
@@ -25,10 +25,8 @@ def raw(shared_data, tmp_path_factory):
   """A folder of 80 captions, English and German."""
   folder = tmp_path_factory.mktemp("raw")
   for code in ("en", "de"):
-    path = shared_data / "multi30k" / f"val.{code}.gz"
-    with gzip.open(path, "rt", encoding="utf-8", newline="\n") as file:
-      lines = list(itertools.islice(file, 80))
-    (folder / f"all.{code}").write_text("".join(lines), encoding="utf-8")
+    lines = read_lines(shared_data / "multi30k" / f"val.{code}.gz")[:80]
+    write_lines(folder / f"all.{code}", lines)
   return folder
 
 
@@ -36,17 +34,17 @@ def raw(shared_data, tmp_path_factory):
 def config(tiny, tmp_path):
   """The config of a corpus of captions, with a parser of the source only."""
   config = tiny("pascal")
-  config.data.name, config.data.directory = "captions", str(tmp_path / "data")
-  config.data.target_language = "de"
+  config.data.update(name="captions", directory=str(tmp_path / "data"))
+  config.data.update(target_language="de", test=())
   for name, lines in (("train", "1-70"), ("validation", "71-80")):
     config.prepare.splits[name] = ("all.en", "all.de", lines)
   del config.prepare.splits["test"]
-  config.data.test = ()
   config.prepare.parse.target_conllu = {}
   config.prepare.parse.sides = ("source",)
   config.prepare.alignments = {}
   config.prepare.vocabulary.size = 200
   config.prepare.workers = 2
+  config.model.transformer.encoder_layers = 1
   config.batch.shapes = 1
   config.train.update(steps=2, evaluate_every=2, save_every=2)
   config.train.validation_sentences = 2
@@ -99,24 +97,6 @@ def test_from_raw_text_to_translations(
   opened = source_reader(session.run, longest=99, parser=str(other))
   with pytest.raises(InputError, match=parser.identity.name):
     opened.parse(lines[0])
-
-
-@pytest.mark.parametrize(
-  "kind, model, message",
-  [
-    ("spacy", "", r"parse\.source\.spacy\.model is empty: name a spaCy pipeli"),
-    ("spacy", "en_none", r"python -m spacy download en_none"),
-    ("stanza", "", r"Stanza, which is not installed|Stanza's models of 'en'"),
-  ],
-)
-def test_missing_parser_is_reported_before_preparation(
-  config, raw, tmp_path, kind, model, message
-):
-  config.prepare.parse.source.parser = kind
-  config.prepare.parse.source[kind].model = model
-  with pytest.raises(InputError, match=message):
-    build.run(config, str(raw))
-  assert not (tmp_path / "data" / "manifest.json").exists()
 
 
 def test_parser_options_keep_their_names_on_disk(prepared):

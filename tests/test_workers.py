@@ -31,23 +31,24 @@ def sleep(made, path):
   time.sleep(60)
 
 
-def gone(pid):
-  """Waits for a process to end."""
-  end = time.monotonic() + 20
-  while time.monotonic() < end:
-    try:
-      state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(") ")[1][0]
-    except FileNotFoundError:
-      return True
-    if state == "Z":
-      return True
+def wait_for(is_true):
+  deadline = time.monotonic() + 20
+  while not is_true():
+    assert time.monotonic() < deadline
     time.sleep(0.01)
-  return False
 
 
-def wait_for(path):
-  while not path.exists():
-    time.sleep(0.01)
+def has_ended(pid):
+  try:
+    stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+  except FileNotFoundError:
+    return True
+  return stat.rsplit(") ")[1][0] == "Z"
+
+
+def check_ended(*pids):
+  for pid in pids:
+    wait_for(lambda: has_ended(pid))  # noqa: B023
 
 
 def test_all_workers_share_the_object_of_the_first():
@@ -61,7 +62,7 @@ def test_all_workers_share_the_object_of_the_first():
     assert len(pids) == 2 and os.getpid() not in pids
     for _, loaded in seen:  # neither the main module nor large libraries
       assert not loaded & {"jax", "numpy", "absl"}
-  assert all(map(gone, pids))
+  check_ended(*pids)
 
 
 def test_each_call_raises_the_error_of_creating_the_object():
@@ -78,15 +79,13 @@ def test_a_killed_worker_fails_its_call(number, tmp_path):
     while len(pids) < 2:
       pids.add(workers.submit(process_facts).result()[0])
     calls = [workers.submit(sleep, tmp_path / str(i)) for i in range(2)]
-    for i in range(2):
-      wait_for(tmp_path / str(i))
+    wait_for(lambda: len([*tmp_path.iterdir()]) == 2)
     os.kill(sorted(pids)[number], signal.SIGKILL)
-    while not any(call.done() for call in calls):
-      time.sleep(0.01)
+    wait_for(lambda: any(call.done() for call in calls))
     (dead,) = (call for call in calls if call.done())
     with pytest.raises(InputError, match=r"^one died\.$"):
       dead.result()
-  assert all(map(gone, pids))
+  check_ended(*pids)
 
 
 def test_closing_does_not_wait_for_calls(tmp_path):
@@ -94,7 +93,7 @@ def test_closing_does_not_wait_for_calls(tmp_path):
   first, second = (
     workers.submit(sleep, tmp_path / name) for name in ("first", "second")
   )
-  wait_for(tmp_path / "first")
+  wait_for((tmp_path / "first").exists)
   began = time.monotonic()
   workers.close()
   assert time.monotonic() - began < 10
@@ -119,8 +118,8 @@ def test_workers_end_with_their_parent(tmp_path):
     text=True,
   )
   pid = int(process.stdout.readline())
-  wait_for(tmp_path / "begun")
+  wait_for((tmp_path / "begun").exists)
   process.kill()
   # Standard error is open until the last of them has ended.
   assert process.communicate(timeout=20)[1] == ""
-  assert gone(pid)
+  check_ended(pid)

@@ -19,8 +19,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from raw_corpora import corpus, records_of
+from raw_corpora import command, records_of, set_options
 
+from jaxsyn import train
+from jaxsyn.configs import base, quickstart
+from jaxsyn.preprocess import build
 from jaxsyn.storage import checksums
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -35,20 +38,24 @@ class Command:
   """A command that is killed.
 
   Attributes:
-    arguments: Function from the output folder to the command line.
+    arguments: Command line, without the output folder.
+    flag: Flag of the output folder.
     progress: Pattern of files that appear in the folder during the work.
     seconds: Time after the first of these files in which the signal is sent.
     result: Function from the output folder to what must be equal.
+    intact: Output folder of the command when it is not killed.
   """
 
-  arguments: Callable[[pathlib.Path], list[str]]
+  arguments: list[str]
+  flag: str
   progress: str
   seconds: float
   result: Callable[[pathlib.Path], object]
+  intact: pathlib.Path
 
 
 # Fields of log records that depend on the time.
-TIMES = {
+TIMES = [
   "time",
   "minutes",
   "eta_minutes",
@@ -57,16 +64,14 @@ TIMES = {
   "flops",
   "mfu",
   "seconds",
-}
+]
 
 
 def log_records(workdir: pathlib.Path) -> list[dict]:
   """Returns the records of the log of a run, without times."""
   lines = (workdir / "log.jsonl").read_text().splitlines()
-  return [
-    {k: v for k, v in json.loads(line).items() if k not in TIMES}
-    for line in lines
-  ]
+  records = [json.loads(line) for line in lines]
+  return [{k: v for k, v in r.items() if k not in TIMES} for r in records]
 
 
 def train_state(workdir: pathlib.Path) -> object:
@@ -114,7 +119,7 @@ def run(
     Whether the command ended by itself.
   """
   process = subprocess.Popen(
-    command.arguments(folder),
+    [*command.arguments, f"{command.flag}={folder}"],
     cwd=ROOT,
     env=environment,
     stdout=subprocess.PIPE,
@@ -141,64 +146,26 @@ def run(
   return sent is None
 
 
-@dataclasses.dataclass(frozen=True)
-class Intact:
-  """A command, and its result when it is not killed."""
-
-  command: Command
-  result: object
-
-
-def check_kills(intact: Intact, folder, environment, seed: int) -> None:
-  """Asserts that a command that is interrupted twice has the same result."""
-  rng = np.random.default_rng(seed)
-  for kill in (signal.SIGKILL, SIGNALS[int(rng.integers(2))]):
-    if run(intact.command, folder, environment, kill, rng):
-      break  # it ended before the signal
-  assert run(intact.command, folder, environment)
-  assert intact.command.result(folder) == intact.result
+@pytest.fixture(scope="module")
+def preparation(tmp_path_factory, prepared) -> Command:
+  folder, raw = tmp_path_factory.mktemp("preparation"), prepared.parent / "raw"
+  config = base.get_config()
+  config.data.update(name="toy", directory=str(folder / "intact"))
+  config.data.update(validation="test", test=())
+  config.prepare.update(raw_dir=str(raw), shard_mib=0.05, workers=2)
+  files = ("train.en", "train.qaa")
+  config.prepare.splits.update(train=(*files, "1-500"), test=(*files, "501-"))
+  config.prepare.vocabulary.size = 300
+  model = str(raw / "quickstart.udpipe")
+  config.prepare.parse.source.udpipe.model = model
+  intact, flag = build.run(config), "--config.data.directory"
+  return Command(command(config), flag, "work/*", 3.0, dataset_files, intact)
 
 
 @pytest.fixture(scope="module")
-def preparation(tmp_path_factory, environment) -> Intact:
-  folder = tmp_path_factory.mktemp("preparation")
-  raw = corpus(folder, train=4000, test=50).prepare.raw_dir
-  config = folder / "toy.py"
-  config.write_text(
-    "from jaxsyn.configs import base\n"
-    "def get_config():\n"
-    "  config = base.get_config()\n"
-    "  config.data.update(name='toy', validation='test')\n"
-    f"  config.prepare.raw_dir = {raw!r}\n"
-    "  config.prepare.vocabulary.size = 60\n"
-    "  config.prepare.update(shard_mib=0.1, workers=2)\n"
-    "  for split in ('train', 'test'):\n"
-    "    config.prepare.splits[split] = (f'{split}.en', f'{split}.de.gz')\n"
-    "    config.prepare.parse.source_conllu[split] = (\n"
-    f"      {raw!r} + f'/{{split}}.conllu')\n"
-    "  return config\n"
-  )
-
-  def arguments(directory):
-    return [
-      sys.executable,
-      "-m",
-      "preprocess.build",
-      "--config",
-      str(config),
-      f"--config.data.directory={directory}",
-    ]
-
-  command = Command(arguments, "work/*", 2.0, dataset_files)
-  assert run(command, folder / "intact", environment)
-  return Intact(command, dataset_files(folder / "intact"))
-
-
-@pytest.fixture(scope="module")
-def training(tmp_path_factory, prepared, environment) -> Intact:
-  folder = tmp_path_factory.mktemp("training")
+def training(tmp_path_factory, prepared) -> Command:
   options = {
-    "data.directory": prepared,
+    "data.directory": str(prepared),
     "model.width": 16,
     "model.transformer.encoder_layers": 1,
     "model.transformer.decoder_layers": 1,
@@ -207,38 +174,29 @@ def training(tmp_path_factory, prepared, environment) -> Intact:
     "optimiser.accumulate": 3,
     "batch.tokens": 1024,
     "batch.shapes": 1,
-    "train.steps": 120,
+    "train.steps": 40,
     "train.save_every": 2,
-    "train.evaluate_every": 40,
-    "train.log_every": 25,  # windows are interrupted
+    "train.evaluate_every": 20,
+    "train.log_every": 15,  # windows are interrupted
     "train.minutes": 0.0,
     "train.selection": "log_likelihood",
   }
-
-  def arguments(workdir):
-    return [
-      sys.executable,
-      "-m",
-      "jaxsyn.train",
-      "--workdir",
-      str(workdir),
-      "--config",
-      "configs/quickstart.py:sisa",
-      *(f"--config.{name}={value}" for name, value in options.items()),
-    ]
-
-  command = Command(arguments, "checkpoints/*", 3.0, train_state)
-  assert run(command, folder / "intact", environment)
-  return Intact(command, train_state(folder / "intact"))
+  config, intact = quickstart.get_config("sisa"), tmp_path_factory.mktemp("run")
+  set_options(config, options)
+  train.run(config, intact)
+  words = [sys.executable, "-m", "jaxsyn.train"]
+  words += ["--config", "configs/quickstart.py:sisa"]
+  words += [f"--config.{name}={value}" for name, value in options.items()]
+  return Command(words, "--workdir", "checkpoints/*", 3.0, train_state, intact)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_prepare_continues_after_kills(
-  preparation, tmp_path, environment, seed
-):
-  check_kills(preparation, tmp_path / "killed", environment, seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_training_resumes_after_kills(training, tmp_path, environment, seed):
-  check_kills(training, tmp_path / "killed", environment, seed)
+@pytest.mark.parametrize("name", ["preparation", "training"])
+def test_killed_commands_continue(name, seed, request, tmp_path, environment):
+  command = request.getfixturevalue(name)
+  folder, rng = tmp_path / "killed", np.random.default_rng(seed)
+  for kill in (signal.SIGKILL, SIGNALS[int(rng.integers(2))]):
+    if run(command, folder, environment, kill, rng):
+      break  # it ended before the signal
+  assert run(command, folder, environment)
+  assert command.result(folder) == command.result(command.intact)

@@ -8,7 +8,16 @@ import pathlib
 import pytest
 import stage_runs
 import web_server
-from raw_corpora import chain, corpus, lines_of, nothing_made
+from raw_corpora import (
+  bracketed,
+  chain,
+  check_rejected,
+  corpus,
+  lines_of,
+  raw_of,
+  set_options,
+  write_lines,
+)
 
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
@@ -22,11 +31,6 @@ from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS, reader_of
-
-
-def bracketed(line):
-  words = " ".join(f"(X {word})" for word in line.split())
-  return f"(S (NP {words}))"
 
 
 def joined(line):
@@ -87,6 +91,23 @@ CASES = [
   ({SPLIT: ("p-*.en", "train.de.gz")}, None, r"file matches p-\*\.en in "),
   ({"prepare.raw_dir": "nowhere"}, None, r"train\.en is not found in nowhere"),
   ({SPLIT: ("train.en",)}, None, r"splits\.train must be two files .*'train"),
+  ({"prepare.raw_dir": ""}, None, r"n\.en is not found \(--raw_dir is not set\)"),
+  ({SPLIT: ("b.en", "c")}, None, r"b\.en is not found in .*has no address"),
+  ({"prepare.downloads": (("train.en", "http://h", "0" * 64),)}, None,
+   r"train\.en is not the file.*has 0000"),
+  *(
+    ({SPLIT: (name, "train.de.gz")}, None, rf"{name}: archives are not read\. Un")
+    for name in ("a.tar.gz", "a.TGZ", "a.en.bz2")
+  ),
+  *(
+    ({"prepare.downloads": (("b", "http://h/b", "0" * 64, "500"), entry)}, None,
+     r"prepare\.downloads must hold")
+    for entry in (
+      (), ("a", "h"), ("a", "h", "0" * 63), ("a", "h", "g" * 64),
+      ("a", "h", "", "5 GB"), ("a", "h", "", "5", "6"), ("../a", "h", ""),
+      ("..", "h", ""), ("", "h", ""), ("b", "h", ""),
+    )
+  ),
   ({"prepare.fields": ("a",)}, None, r"fields must be two names.*'a'"),
   # Text.
   (PLAIN, replaced([], 1), r"new has 59 lines, but \S*train\.de\.gz has 60: .* 60 of"),
@@ -100,6 +121,12 @@ CASES = [
   (JSON, pairs('{"en": "\\ud800", "de": "b"}'), r"2: the field 'en' has half of"),
   # Parsers, given trees and further parses.
   ({CONLLU: {}, PARSER: "no.udpipe"}, None, r"'no\.udpipe' is neither a file"),
+  ({CONLLU: {}, f"{PARSE}.source.parser": "spacy"}, None,
+   r"parse\.source\.spacy\.model is empty: name a spaCy pipeli"),
+  ({CONLLU: {}, f"{PARSE}.source.parser": "spacy",
+    f"{PARSE}.source.spacy.model": "en_none"}, None, "spacy download en_none"),
+  ({CONLLU: {}, f"{PARSE}.source.parser": "stanza"}, None,
+   r"Stanza, which is not installed|Stanza's models of 'en'"),
   ({f"{CONLLU}.test": "no.conllu"}, None, r"source_conllu\.test: .* no\.conllu, nor"),
   ({CONLLU: {"train": "new"}}, None, r"file for each split \(test, train\)"),
   (MORE, replaced(chain("sees"), 5, chain), r"new:\d+: .*parse the same text"),
@@ -144,20 +171,9 @@ CASES = [
 ]  # fmt: skip
 
 
-def set_options(config, options):
-  for option, value in options.items():
-    *sections, field = option.split(".")
-    section = config
-    for name in sections:
-      section = section[name]
-    with section.unlocked():
-      section[field] = value
-
-
 def write(path, lines):
   """Writes lines, or trees, which have an empty line at their end."""
-  text = "".join(x if x.endswith("\n\n") else f"{x}\n" for x in lines)
-  path.write_bytes(text.encode())
+  write_lines(path, (line.removesuffix("\n") for line in lines))
 
 
 @pytest.mark.parametrize(("options", "content", "message"), CASES)
@@ -166,34 +182,27 @@ def test_reports_invalid_input(tmp_path, options, content, message):
   set_options(config, options)
   if content is not None:
     names = [part for part in options.get(SPLIT, ()) if part.startswith("new")]
-    path = pathlib.Path(config.prepare.raw_dir) / (names or ["new"])[0]
+    path = raw_of(config) / (names or ["new"])[0]
     write(path, content(lines_of(config, "train.en")))
-  with pytest.raises(InputError, match=message):
-    build.run(config)
-  assert nothing_made(config)
+  check_rejected(config, message, nothing_made=True)
 
 
 def test_names_files_of_unequal_length(tmp_path):
   config = corpus(tmp_path)
   for name, count in (("a.en", 3), ("b.en", 5), ("a.de", 3), ("b.de", 4)):
-    write(pathlib.Path(config.prepare.raw_dir, name), "x" * count)
+    write_lines(raw_of(config) / name, "x" * count)
   set_options(config, {f"{PARSE}.sides": (), SPLIT: ("a.en,b.en", "a.de,b.de")})
-  with pytest.raises(
-    InputError, match=r"b\.en has 5 lines, but \S*b\.de has 4: .* line 5 of"
-  ):
-    build.run(config)
+  check_rejected(config, r"b\.en has 5 lines, but \S*b\.de has 4: .* line 5 of")
 
 
 def test_only_nul_is_rejected_in_test_splits(tmp_path):
   config = corpus(tmp_path)
-  path = pathlib.Path(config.prepare.raw_dir, "test.de.gz")
-  lines = lines_of(config, "test.en")
+  path, lines = raw_of(config) / "test.de.gz", lines_of(config, "test.en")
   lines[2] += " \x85\x1f"
-  path.write_bytes(gzip.compress("".join(f"{x}\n" for x in lines).encode()))
+  write_lines(path, lines)
   assert Dataset(build.run(config)).text("test", "target") == lines
-  path.write_bytes(gzip.compress(b"\0\n" * 7))
-  with pytest.raises(InputError, match=r"/test\.de\.gz:1: there is a NUL"):
-    build.run(config)
+  write_lines(path, ["\0"] * 7)
+  check_rejected(config, r"/test\.de\.gz:1: there is a NUL")
 
 
 def key_of(config):
@@ -213,18 +222,17 @@ def key_of(config):
 )
 def test_content_but_no_names_of_files_change_the_key(tmp_path, options, make):
   config = corpus(tmp_path)
-  raw_dir = pathlib.Path(config.prepare.raw_dir)
-  plain = key_of(config)
+  raw_dir, plain = raw_of(config), key_of(config)
+  content = [*map(make, lines_of(config, "train.en"))]
   set_options(config, options)
-  write(raw_dir / "new", map(make, lines_of(config, "train.en")))
+  write(raw_dir / "new", content)
   changed = key_of(config)
   assert changed != plain
   (raw_dir / "new").rename(raw_dir / "moved")
-  (option,) = options
-  value = json.dumps(options[option]).replace('"new"', '"moved"')
-  set_options(config, {option: json.loads(value)})
+  moved = json.loads(json.dumps(options).replace('"new"', '"moved"'))
+  set_options(config, moved)
   assert key_of(config) == changed
-  write(raw_dir / "moved", ["x", *map(make, lines_of(config, "train.en"))])
+  write(raw_dir / "moved", ["x", *content])
   assert key_of(config) != changed
 
 
@@ -294,12 +302,11 @@ def test_chunks_have_the_lines_of_all_files(tmp_path, name, size, first):
       chunks_of(tmp_path, selection, size, streams)
     return
   chunks = chunks_of(tmp_path, selection, size, streams)
-  assert [line for c in chunks for line in c.texts("source")] == lines[first:]
   rows = [(chunk, row) for chunk in chunks for row in range(len(chunk.lines))]
+  assert [line for c in chunks for line in c.texts("source")] == lines[first:]
   assert [c.place("source", row) for c, row in rows] == places[first:]
+  assert [c.lines[row] for c, row in rows] == [*range(first, len(lines))]
   assert all(len(chunk.lines) == size for chunk in chunks[:-1])
-  indices = [i for chunk in chunks for i in chunk.lines]
-  assert indices == list(range(first, len(lines)))
 
 
 def treebank():
@@ -371,13 +378,11 @@ TREE = """# sent_id = 1
 """
 
 
-@pytest.mark.parametrize("name", ["a.conllu", "a.conllu.gz"])
-def test_treebank_lines_are_the_text_comments(tmp_path, name):
-  data = (TREE * 2).encode()
-  path = tmp_path / name
-  path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+def test_treebank_lines_are_the_text_comments(tmp_path):
+  path = tmp_path / "a.conllu.gz"
+  path.write_bytes(gzip.compress((TREE * 2).encode()))
   line = "Vom Haus\u00a0 ."  # to the letter, not put together of the words
-  assert reader_of(name) == "conllu"
+  assert reader_of(path.name) == reader_of("a.conllu") == "conllu"
   assert [*READERS["conllu"].texts(Source(path))] == [line, line]
 
 
@@ -399,79 +404,26 @@ def test_reports_malformed_treebanks(tmp_path, old, new, message):
     [*READERS["conllu"].texts(Source(path))]
 
 
-def raw_files(folder, *downloads, raw_dir=""):
-  return raw.RawFiles(str(raw_dir), folder, raw.addresses(downloads))
+def test_downloads_a_file_once_or_reports_why_not(tmp_path):
+  def raw_files(folder, *download):
+    downloads = raw.addresses([download])
+    assert downloads[download[0]].max_bytes == 50_000
+    return raw.RawFiles(str(tmp_path), folder, downloads)
 
-
-@pytest.mark.parametrize(
-  ("raw_dir", "name", "download", "message"),
-  [
-    ("", "b.en", (), r"b\.en is not found \(--raw_dir is not set\)"),
-    (".", "b.en", (), r"b\.en is not found in .*has no address"),
-    (".", "a.en", ("0" * 64,), r"a\.en is not the file.*has 0000"),
-    (".", "a.tar.gz", (), r"a\.tar\.gz: archives are not read\. Unpack"),
-    (".", "a.TGZ", (), r"a\.TGZ: archives are not read"),
-    (".", "a.en.bz2", (), r"a\.en\.bz2: archives are not read"),
-  ],
-)
-def test_reports_missing_and_wrong_files(
-  tmp_path, monkeypatch, raw_dir, name, download, message
-):
-  monkeypatch.chdir(tmp_path)
-  for existing in ("a.en", "a.tar.gz"):
-    (tmp_path / existing).write_bytes(b"other")
-  downloads = [(name, f"https://example.org/{name}", x) for x in download]
-  found = raw_files(tmp_path / "fetched", *downloads, raw_dir=raw_dir)
-  with pytest.raises(InputError, match=message):
-    found.find(name)
-
-
-BODY = b"some text\n" * 5000
-SUM = hashlib.sha256(BODY).hexdigest()
-
-
-@pytest.mark.parametrize("sha256", [SUM.upper(), ""])
-def test_downloads_a_file_once(tmp_path, sha256):
+  body, fetched = b"some text\n" * 5000, tmp_path / "fetched"
+  sha256 = hashlib.sha256(body).hexdigest().upper()
   with web_server.serve() as server:
-    server.answers["a.en"] = BODY
-    download = ("a.en", server.url("a.en"), sha256)
-    found = raw_files(tmp_path / "fetched", download, raw_dir=tmp_path)
+    server.answers["a.en"] = body
+    found = raw_files(fetched, "a.en", server.url("a.en"), sha256, "50000")
     for _ in range(2):
       path = found.find("a.en")
       assert path == found.named("parse.source_brackets", "a.en")
-      assert path == tmp_path / "fetched" / "a.en"
-      assert path.read_bytes() == BODY
+      assert path == fetched / "a.en" and path.read_bytes() == body
     assert server.asked == ["/a.en"]
-
-
-def test_reports_failed_downloads(tmp_path):
-  with web_server.serve() as server:
-    found = raw_files(tmp_path, ("a.en", server.url("gone"), "0" * 64))
-    message = r"a\.en cannot be fetched from .*gone \(.*404.*by hand to .*a\.en"
+    gone = raw_files(tmp_path, "b.en", server.url("gone"), "0" * 64, "50000")
+    message = r"b\.en cannot be fetched from .*gone \(.*404.*by hand to .*b\.en"
     with pytest.raises(InputError, match=message):
-      found.find("a.en")
+      gone.find("b.en")
   with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
-    found.find("a.en")
-  assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-  "entry",
-  [
-    (),
-    ("a", "http://h/a"),
-    ("a", "http://h/a", "0" * 63),
-    ("a", "http://h/a", "g" * 64),
-    ("a", "http://h/a", "", "5 GB"),
-    ("a", "http://h/a", "", "5", "6"),
-    ("../a", "http://h/a", ""),
-    ("..", "http://h/a", ""),
-    ("", "http://h/a", ""),
-    ("b", "http://h/b", ""),
-  ],
-)
-def test_rejects_malformed_downloads(entry):
-  good = ("b", "http://h/b", "0" * 64, "500")
-  assert raw.addresses([good])["b"].max_bytes == 500
-  with pytest.raises(InputError, match=r"prepare\.downloads must hold"):
-    raw.addresses([good, entry])
+    gone.find("b.en")
+  assert [path.name for path in tmp_path.iterdir()] == ["fetched"]

@@ -22,12 +22,15 @@ import object_store
 import pytest
 import stage_runs
 from raw_corpora import (
+  bracketed,
   chain,
+  check_rejected,
   command,
   corpus,
   lines_of,
-  nothing_made,
+  raw_of,
   records_of,
+  write_lines,
 )
 
 from jaxsyn.config import read_config
@@ -58,19 +61,12 @@ OPTIONAL = {"source_head", "source_other_head", "source_brackets", "links"}
 def large(tmp_path):
   """A corpus of several chunks and shards, with everything that a line can have."""
   config = corpus(tmp_path, train=LINES, test=40)
-  raw, source = (
-    pathlib.Path(config.prepare.raw_dir),
-    lines_of(config, "train.en"),
-  )
-  inputs_of_lines = {
-    "train.other": lambda line: chain(line).replace("dep", "obj"),
-    "train.brackets": lambda line: f"(S (X {') (X '.join(line.split())}))\n",
-    "train.align": lambda line: (
-      " ".join(f"{i}-{i}" for i in range(len(line.split()))) + "\n"
-    ),
-  }
-  for name, make in inputs_of_lines.items():
-    (raw / name).write_text("".join(map(make, source)))
+  raw, source = raw_of(config), lines_of(config, "train.en")
+  links = (" ".join(f"{i}-{i}" for i in range(len(x.split()))) for x in source)
+  others = (chain(line).replace("dep", "obj") for line in source)
+  (raw / "train.other").write_text("".join(others))
+  write_lines(raw / "train.brackets", map(bracketed, source))
+  write_lines(raw / "train.align", links)
   config.prepare.parse.source_alternatives = {"train": ("train.other",)}
   config.prepare.parse.source_brackets = {"train": "train.brackets"}
   config.prepare.alignments = {"train": ("train.align",)}
@@ -120,23 +116,16 @@ def test_draws_clean_lines_and_records_them(whole):
   train = manifest["splits"]["train"]
   numbers = [int(example["line"]) for example in Dataset(folder).split("train")]
   drawn = gzip.decompress((folder / "text" / "train.drawn.gz").read_bytes())
-  assert (
-    numbers == sorted(set(numbers)) == [int(line) for line in drawn.split()]
-  )
+  assert numbers == [*map(int, drawn.split())] == sorted(set(numbers))
   assert len(numbers) == PAIRS == train["examples"]
   dropped = train["dropped"]
   assert train["lines"] == PAIRS + sum(dropped.values()) == LINES
-  assert train["subset"] == {
-    "pairs": PAIRS,
-    "of": LINES - dropped["duplicates"] - dropped["max_words"],
-    "seed": 5,
-    "lines": "text/train.drawn.gz",
-  }
-  assert "text/train.drawn.gz" in manifest["files"]
+  clean_pairs = LINES - dropped["duplicates"] - dropped["max_words"]
+  file = "text/train.drawn.gz"
+  subset = {"pairs": PAIRS, "of": clean_pairs, "seed": 5, "lines": file}
+  assert train["subset"] == subset and file in manifest["files"]
   report = (folder / "report.txt").read_text()
-  assert (
-    f"subset     {PAIRS} of {train['subset']['of']:,} clean pairs" in report
-  )
+  assert f"subset     {PAIRS} of {clean_pairs:,} clean pairs" in report
   # None is a line that cleaning would drop.
   texts = [lines_of(config, "train.en")[number - 1] for number in numbers]
   assert len(set(texts)) == PAIRS
@@ -150,8 +139,7 @@ def test_equals_preparing_a_file_with_exactly_these_lines(whole, tmp_path):
   train = [*Dataset(folder).split("train")]
   chosen = [int(example["line"]) - 1 for example in train]
   config = again(whole, tmp_path, copy_raw=True)
-  raw = pathlib.Path(config.prepare.raw_dir)
-  for path in raw.glob("train.*"):
+  for path in raw_of(config).glob("train.*"):
     packed, data = path.suffix == ".gz", path.read_bytes()
     end = b"\n\n" if path.suffix in (".conllu", ".other") else b"\n"
     rows = (gzip.decompress(data) if packed else data).split(end)
@@ -159,11 +147,7 @@ def test_equals_preparing_a_file_with_exactly_these_lines(whole, tmp_path):
     path.write_bytes(gzip.compress(data) if packed else data)
   config.prepare.subset.pairs = 0
   other = build.run(config)
-  for name in (
-    "vocabulary.model",
-    "text/test.source.gz",
-    "text/test.target.gz",
-  ):
+  for name in ("vocabulary.model", "text/test.source.gz"):
     assert (folder / name).read_bytes() == (other / name).read_bytes()
   for split in ("train", "test"):
     mine, theirs = (Dataset(path).split(split) for path in (folder, other))
@@ -197,15 +181,14 @@ def test_files_depend_on_neither_chunks_nor_processes(
 def test_the_first_of_several_errors_is_reported(whole, tmp_path):
   config = again(whole, tmp_path, copy_raw=True)
   config.prepare.workers = 2
-  path = pathlib.Path(config.prepare.raw_dir) / "train.conllu"
+  path = raw_of(config) / "train.conllu"
   blocks = path.read_text().split("\n\n")
   for index in (1100, 500):
     blocks[index] = blocks[index].replace("\t_\t", "\t", 1)
   path.write_text("\n\n".join(blocks))
   line = 1 + "\n\n".join(blocks[:500]).count("\n") + 2
-  with pytest.raises(InputError, match=rf"train\.conllu:{line}: 9 columns"):
-    build.run(config)
-  assert nothing_made(config)
+  message = rf"train\.conllu:{line}: 9 columns"
+  check_rejected(config, message, nothing_made=True)
 
 
 def interrupted(config, monkeypatch):
@@ -393,19 +376,23 @@ def test_reports_missing_beam_and_unknown_options():
     runners.check_beam_options(["--runnner=DirectRunner"])
 
 
-IN_MEMORY = ["--direct_running_mode=in_memory"]
+IN_MEMORY = "--direct_running_mode=in_memory"
 
 
-def test_runs_on_beam_in_this_process(whole, tmp_path):
+@pytest.fixture(scope="module")
+def beam():
+  """Runner on Beam, with options."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+  return lambda *options: functools.partial(runners.beam, options)
+
+
+def test_runs_on_beam_in_this_process(whole, tmp_path, beam):
   config = again(whole, tmp_path, copy_raw=True)
-  options = ["--runner=DirectRunner", *IN_MEMORY]
-  runner = functools.partial(runners.beam, options)
+  runner = beam("--runner=DirectRunner", IN_MEMORY)
   assert records_of(build.run(config, runner=runner)) == whole[2]
-  path = pathlib.Path(config.prepare.raw_dir) / "test.conllu"
+  path = raw_of(config) / "test.conllu"
   path.write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
-  with pytest.raises(InputError, match=r"^\S*test\.conllu:1: 9 columns"):
-    build.run(config, runner=runner)
+  check_rejected(config, r"^\S*test\.conllu:1: 9 columns", runner=runner)
 
 
 def block_folder(context, raw):
@@ -418,32 +405,27 @@ def hide_text(context, raw):
 
 
 @pytest.mark.parametrize(
-  ("options", "change", "message"),
+  ("option", "change", "message"),
   [
     (IN_MEMORY, block_folder, r"'read' has failed: \w+Error.* All machines"),
-    (
-      IN_MEMORY,
-      hide_text,
-      r"train\.en is missing or is not a file\. All machines",
-    ),
-    (["--runner=DataflowRunner"], None, r"cannot read \S*/out/work/.*s3:"),
+    (IN_MEMORY, hide_text, r"train\.en is missing or is not a file\. All mac"),
+    ("--runner=DataflowRunner", None, r"cannot read \S*/out/work/.*s3:"),
   ],
 )
-def test_beam_reports_why_it_failed(whole, tmp_path, options, change, message):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+def test_beam_reports_why_it_failed(
+  whole, tmp_path, beam, option, change, message
+):
   config = again(whole, tmp_path, copy_raw=True)
 
   def runner(context):
     if change:
       change(context, tmp_path / "raw")
-    return runners.beam(options, context)
+    return beam(option)(context)
 
-  with pytest.raises(InputError, match=message):
-    build.run(config, runner=runner)
+  check_rejected(config, message, runner=runner)
 
 
-def test_runs_on_beam_with_two_processes(whole, tmp_path):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
+def test_runs_on_beam_with_two_processes(whole, tmp_path, beam):
   config = again(whole, tmp_path)
   flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
   flags += ["--direct_running_mode", "multi_processing"]
@@ -454,9 +436,8 @@ def test_runs_on_beam_with_two_processes(whole, tmp_path):
 
 
 def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
-  tmp_path, monkeypatch
+  tmp_path, monkeypatch, beam
 ):
-  pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
   distributed = pytest.importorskip("distributed", reason="not installed")
   config = corpus(tmp_path, train=1500, test=40)  # three chunks
   config.prepare.shard_mib = 1.0
@@ -466,7 +447,7 @@ def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
   model.write_bytes(parser.train_parser(toy_corpus.pairs(40, seed=1)))
   config.prepare.parse.source.udpipe.model = str(model)
   due = records_of(build.run(config))
-  raw, killed = pathlib.Path(config.prepare.raw_dir), []
+  raw, killed = raw_of(config), []
   port = object_store.free_port()
   with object_store.running(object_store.moto(port), port):
     bucket, cache = object_store.BUCKET, tmp_path / "cache"
@@ -489,14 +470,12 @@ def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
       threading.Thread(target=kill, daemon=True).start()
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
-      options = [f"--runner={dask}", address, "--dask_partition_size=1"]
-      build.run(config, runner=functools.partial(runners.beam, options))
+      options = (f"--runner={dask}", address, "--dask_partition_size=1")
+      build.run(config, runner=beam(*options))
     assert killed
-    names = files.names(f"{bucket}/data")
-    assert {
-      name: files.read_bytes(f"{bucket}/data/{name}")
-      for name in names
-      if not name.startswith(("work/", "manifest.json"))
-    } == due
+    names = set(files.names(f"{bucket}/data"))
+    names = {x for x in names if not x.startswith(("work/", "manifest.json"))}
+    found = {name: files.read_bytes(f"{bucket}/data/{name}") for name in names}
+    assert found == due
   (copy,) = (cache / "jaxsyn" / "files").glob("*/*")
   assert copy.read_bytes() == model.read_bytes()

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 import toy_folders
-from raw_corpora import corpus, lines_of, nothing_made, records_of
+from raw_corpora import check_rejected, corpus, lines_of, raw_of, records_of
 
 from jaxsyn.data.store import manifests
-from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build
 
 array_record = pytest.importorskip(
@@ -29,18 +28,17 @@ class Captions(tfds.core.GeneratorBasedBuilder):
   pairs: ClassVar[dict[str, list[tuple[str, str]]]] = {}
 
   def _info(self):
-    languages = ["en", "de"]
+    text = tfds.features.Text()
     features = {
-      "translation": tfds.features.Translation(languages=languages),
-      "query": tfds.features.Text(),
-      "answer": {"text": tfds.features.Text()},
+      "translation": tfds.features.Translation(languages=["en", "de"]),
+      "query": text,
+      "answer": {"text": text},
       "score": tfds.features.Scalar(np.float32),
-      "tags": tfds.features.Sequence(tfds.features.Text()),
+      "tags": tfds.features.Sequence(text),
     }
+    features = tfds.features.FeaturesDict(features)
     return tfds.core.DatasetInfo(
-      builder=self,
-      features=tfds.features.FeaturesDict(features),
-      disable_shuffling=True,
+      builder=self, features=features, disable_shuffling=True
     )
 
   def _split_generators(self, dl_manager):
@@ -48,16 +46,9 @@ class Captions(tfds.core.GeneratorBasedBuilder):
 
   def _generate_examples(self, split):
     for i, (source, target) in enumerate(self.pairs[split]):
-      yield (
-        i,
-        {
-          "translation": {"en": source, "de": target},
-          "query": source,
-          "answer": {"text": target},
-          "score": 0.5,
-          "tags": ["a", "b"],
-        },
-      )
+      texts = {"query": source, "answer": {"text": target}}
+      both = {"translation": {"en": source, "de": target}}
+      yield i, {**texts, **both, "score": 0.5, "tags": ["a", "b"]}
 
 
 def folder_of(pairs, data_dir):
@@ -72,10 +63,9 @@ def as_tfrecords(folder):
   """Rewrites a dataset as TFRecords, which TFDS writes with TensorFlow only."""
   for path in folder.glob("*.array_record-*"):
     reader = array_record.ArrayRecordReader(str(path))
-    toy_folders.write_shard(
-      folder / path.name.replace("array_record", "tfrecord"),
-      reader.read(0, reader.num_records()),
-    )
+    records = reader.read(0, reader.num_records())
+    name = path.name.replace("array_record", "tfrecord")
+    toy_folders.write_shard(folder / name, records)
     path.unlink()
   for path in folder.glob("*.json"):
     path.write_text(path.read_text().replace("array_record", "tfrecord"))
@@ -134,7 +124,7 @@ def test_named_text_features_slices_and_lines(
     test=("tfds:captions:1.0.0", "both", "61-"),
   )
   config.prepare.fields = ("query", "answer/text")
-  raw = pathlib.Path(config.prepare.raw_dir)
+  raw = raw_of(config)
   trees = [(raw / f"{name}.conllu").read_text() for name in plain[2]]
   (tmp_path / "all.conllu").write_text("".join(trees))
   config.prepare.parse.source_conllu.test = str(tmp_path / "all.conllu")
@@ -178,9 +168,7 @@ def test_reports_a_missing_split_feature_or_dataset(
   entry = tuple(part.format(f"tfds:{folder}") for part in entry)
   config = config_of(plain, tmp_path, train=entry)
   config.prepare.fields = fields
-  with pytest.raises(InputError, match=message):
-    build.run(config)
-  assert nothing_made(config)
+  check_rejected(config, message, nothing_made=True)
 
 
 def flip(data):
@@ -203,28 +191,23 @@ def flip(data):
 def test_reports_corrupt_shards(
   plain, folders, tmp_path, file_format, corrupt, message
 ):
-  folder = tmp_path / "tfds"
-  shutil.copytree(folders[file_format], folder)
+  folder = shutil.copytree(folders[file_format], tmp_path / "tfds")
   (shard,) = folder.glob(f"*-train.{file_format}-*")
   data = bytearray(shard.read_bytes())
   shard.unlink()
   if corrupt:
     shard.write_bytes(corrupt(data))
   config = config_of(plain, tmp_path, train=(f"tfds:{folder}",))
-  with pytest.raises(InputError, match=rf"{shard.name}.*{message}"):
-    build.run(config)
-  assert nothing_made(config)
+  check_rejected(config, rf"{shard.name}.*{message}", nothing_made=True)
 
 
 def test_reading_a_dataset_loads_neither_tensorflow_nor_jax(folders):
   code = (
     "import sys\n"
     "from jaxsyn.preprocess import tfds_input\n"
-    "from jaxsyn.preprocess.readers import READERS\n"
     f"found = tfds_input.sources('tfds:{folders['tfrecord']}', 'test',"
     " raw_dir='', wanted={'source': 'en', 'target': 'de'})\n"
-    "(source,) = found['source']\n"
-    "print(len(list(READERS['tfds'].texts(source))))\n"
+    "print(len(list(tfds_input.texts(*found['source']))))\n"
     "print(*{'jax', 'tensorflow'} & set(sys.modules))\n"
   )
   done = subprocess.run(

@@ -7,10 +7,9 @@ import re
 import numpy as np
 import pytest
 import stage_runs
-from raw_corpora import chain
 
 from jaxsyn.data import schema
-from jaxsyn.data.options import Clean, SideParser, Trees
+from jaxsyn.data.options import SideParser, Trees
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
@@ -46,13 +45,8 @@ def parser(prepared):
 
 LONG = "ten thousand words " * 3333
 # The parser splits the third line into two sentences.
-TEXT = [
-  "The king slept.",
-  "",
-  "A dog cried. The old king slept.",
-  "a\x00b",
-  LONG,
-]
+SENTENCES = "A dog cried. The old king slept."
+TEXT = ["The king slept.", "", SENTENCES, "a\x00b", LONG]
 
 
 @pytest.fixture
@@ -74,12 +68,11 @@ def test_parses_lines(parser, tmp_path, out):
   assert ids == ["0", "2", "3", "4"]
 
 
-def trees_of(tmp_path, texts, model="", given=None, **prepare):
+def trees_of(tmp_path, texts, model, **prepare):
   """Returns the result, rows, CoNLL-U and parses of the first chunk."""
   sides = SideParser(UDPipeSpec(model)), SideParser(UDPipeSpec())
-  parse = Trees(("source",), *sides, source_conllu=given or {})
   context = stage_runs.context_of(
-    tmp_path, {"train": texts}, parse=parse, **prepare
+    tmp_path, {"train": texts}, parse=Trees(("source",), *sides), **prepare
   )
   stages = (*stage_runs.SELECTION, "vocabulary", "trees")
   (result,) = stage_runs.run(context, stages)
@@ -108,22 +101,6 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
   assert parses[:3] == [parser(lines[i]) for i in rows[:3]]
   labels = {label for one in parses for label in one.relation_W}
   assert result["relations"]["source"] == sorted(labels)
-
-
-def test_given_trees_are_read_for_the_kept_lines(tmp_path):
-  lines = ["a b", "c", "", "d e"]
-  (tmp_path / "all.conllu").write_text("".join(map(chain, lines)))
-  result, rows, _, parses = trees_of(
-    tmp_path,
-    (lines, ["x", "x y z", "x", "x"]),
-    given={"train": "all.conllu"},
-    clean=Clean(max_words=2),
-    vocabulary=Subwords(size=20),
-    max_subwords=9,
-  )
-  assert rows == [0, 3]
-  assert result["relations"] == {"source": ["dep", "root"]}
-  assert [p.head_W for p in parses] == [(0, 0), (0, 0)]
 
 
 class CountingParser:
@@ -171,47 +148,29 @@ def test_repeats_corrupt_parses(parser, tmp_path, out, corrupt):
 
 
 def parse_of(words, head_W, relation_W=None, parsed=True):
-  ends = list(itertools.accumulate(len(word) + 1 for word in words))
-  starts = (0, *ends[:-1])
-  end_W = tuple(start + len(word) for start, word in zip(starts, words))
+  text, spans = " ".join(words), []
+  for word in words:
+    start = spans[-1][1] + 1 if spans else 0
+    spans.append((start, start + len(word)))
   relation_W = relation_W or ("nsubj",) * len(words)
-  return Parse(
-    " ".join(words), starts, end_W, tuple(head_W), relation_W, parsed
-  )
+  return Parse(text, *zip(*spans), tuple(head_W), relation_W, parsed)
 
 
 WORDS, TREE = list("abcdefgh"), [0, 0, 0, 2, 2, 2, 2, 2]
 LABELS = ("root", "case", "det", "obj", "nsubj", "mark", "amod", "obl")
-FLAT, CHAIN, ZIGZAG = (
-  [0] * 8,
-  [0, 0, 1, 2, 3, 4, 5, 6],
-  [1, 2, 3, 3, 3, 4, 5, 6],
-)
+FLAT, CHAIN = [0] * 8, [0, 0, 1, 2, 3, 4, 5, 6]
+ZIGZAG = [1, 2, 3, 3, 3, 4, 5, 6]
 
 
 def test_counts_by_hand():
-  found = count(
-    [
-      parse_of(WORDS, FLAT),
-      parse_of(WORDS, CHAIN),
-      parse_of(WORDS, ZIGZAG),
-      parse_of(["\u3042" * 20, "b" * 21], [0, 0], ("root", "dep:x")),
-      parse_of(["x"], [0], parsed=False),
-      Parse(" ", (), (), (), (), parsed=False),
-    ]
-  )
-  assert found == {
-    "lines": 5,
-    "unparsed": 1,
-    "trees": 3,
-    "flat": 1,
-    "chains": 2,
-    "characters": 8 + 8 + 8 + 41,
-    "uncut": 21,
-    "relation dep": 1,
-    "relation nsubj": 24,
-    "relation root": 1,
-  }
+  long = parse_of(["\u3042" * 20, "b" * 21], [0, 0], ("root", "dep:x"))
+  parses = [parse_of(WORDS, heads) for heads in (FLAT, CHAIN, ZIGZAG)]
+  parses += [long, parse_of(["x"], [0], parsed=False)]
+  found = count([*parses, Parse(" ", (), (), (), (), parsed=False)])
+  shapes = {"lines": 5, "unparsed": 1, "trees": 3, "flat": 1, "chains": 2}
+  characters = {"characters": 8 + 8 + 8 + 41, "uncut": 21}
+  relations = {"relation dep": 1, "relation nsubj": 24, "relation root": 1}
+  assert found == shapes | characters | relations
   assert find_warnings(found) == []  # too few
 
 
@@ -258,13 +217,13 @@ def test_a_model_of_another_language_causes_a_warning(shared_data):
 
 
 def test_counts_unknown_subwords_and_sentences_without_trees():
-  ids = {"source_id": [[5, 1, 1, 3], [3]], "target_id": [[1, 3], [4, 3]]}
-  columns = ids | {"source_parsed": [1, 0]}
+  columns = {
+    "source_id": [[5, 1, 1, 3], [3]],
+    "target_id": [[1, 3], [4, 3]],
+    "source_parsed": [1, 0],
+  }
   examples = [
-    {
-      name: np.array(column[i], schema.FEATURES[name].dtype)
-      for name, column in columns.items()
-    }
+    {k: np.array(v[i], schema.FEATURES[k].dtype) for k, v in columns.items()}
     for i in range(2)
   ]
   rows = Rows.of(examples, [*columns])
