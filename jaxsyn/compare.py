@@ -20,13 +20,13 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
 import json
 import pathlib
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import closing
+from typing import Any, NamedTuple
 
 from absl import flags, logging
 
@@ -69,14 +69,8 @@ BASELINE = "transformer"
 _CHILD = "from jaxsyn import compare; compare.child()"
 
 
-@dataclasses.dataclass(frozen=True)
-class CompareOutcome:
-  """Results of a comparison, or the signal that stopped it.
-
-  Attributes:
-    signal: Name of the signal that stopped it, or "".
-    results: Results of all finished runs; None if it was stopped.
-  """
+class CompareOutcome(NamedTuple):
+  """Results of a comparison, or the name of the signal that stopped it."""
 
   signal: str
   results: results.Comparison | None
@@ -116,8 +110,9 @@ def run(
   if not systems or seeds < 1 or processes < 1:
     raise InputError("give at least one system, one seed and one process.")
   # All errors that training would raise later are raised first.
+  names = [system.name for system in systems]
   inference = inference or Inference()
-  check_family(inference.family, [system.name for system in systems])
+  check_family(inference.family, names)
   language = systems[0].config.data.target_language
   settings = (settings or Settings()).with_defaults(language)
   folder = pathlib.Path(folder)
@@ -130,28 +125,38 @@ def run(
     warnings += check_parsed(plan, Dataset(data.directory))
     directories.update((data.directory, *data.mixture.folders))
   slots = [{"CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
+  scoring = json.dumps(dataclasses.asdict(settings))
   with lock.exclusive_lock(folder), manifests.in_use(sorted(directories)):
     planned_jobs.record_systems(folder, systems, origin)
     jobs = planned_jobs.jobs(folder, systems, range(seeds))
-    log = ProgressLog(folder)
-    try:
+    with closing(ProgressLog(folder)) as log:
       for warning in warnings:
         log.write(f"warning: {warning}")
-      scoring = json.dumps(dataclasses.asdict(settings))
-      command = functools.partial(child_command, settings=scoring)
-      ended = JobRunner(jobs, command, log, slots * processes).run()
+      ended = JobRunner(
+        jobs, lambda job: child_command(job, scoring), log, slots * processes
+      ).run()
       if ended.signal:
         return CompareOutcome(ended.signal, None)
       if left_out := systems[0].manifest.get("left_out"):
         log.write(f"test splits without files: {', '.join(left_out)}")
       log.write("scoring")
-      compared = _analyse(jobs, ended.failed, settings, inference)
+      measurer = measure.Measurer(settings)
+      runs = {job: measurer.completed(job) for job in jobs if job.finished}
+      compared = analysis.of_runs(
+        list(runs.values()),
+        settings,
+        names,
+        [
+          results.FailedRun(job.system.name, job.seed, message)
+          for job, message in ended.failed.items()
+        ],
+        inference=inference,
+      )
+      compared = examples.add(compared, runs, settings.metrics)
       _write(folder, compared)
       if other_jobs := planned_jobs.other_jobs(folder, jobs):
         log.write(f"not in this report: {', '.join(other_jobs)}")
       log.write(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
-    finally:
-      log.close()
   return CompareOutcome("", compared)
 
 
@@ -181,21 +186,16 @@ def _child() -> None:
   folder, system, seed, scoring = sys.argv[1:]
   path = ConfigPath("settings")
   settings = from_config(Settings, json.loads(scoring), path, CHECKPOINT_MODE)
-  run_job(folder, system, int(seed), settings)
+  run_job(planned_jobs.job(pathlib.Path(folder), system, int(seed)), settings)
 
 
-def run_job(
-  folder: str | pathlib.Path, system: str, seed: int, settings: Settings
-) -> None:
+def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
   """Trains one run of an existing comparison, then translates and scores.
 
   Args:
-    folder: Directory of the comparison.
-    system: Name of the system.
-    seed: Seed of the run.
+    job: The run.
     settings: Metrics, with a named tokenizer.
   """
-  job = planned_jobs.job(pathlib.Path(folder), system, seed)
   # The process of a killed comparison may still be saving.
   with lock.exclusive_lock(job.run, wait=True):
     if job.finished:
@@ -206,14 +206,13 @@ def run_job(
     if outcome.reason.startswith("SIG"):
       print(f"stopped at step {outcome.step} ({outcome.reason})", flush=True)
       return
-    session = Session(job.run)
+    session, data = Session(job.run), job.config.data
     likelihoods = {}
-    for split in job.config.data.test:
+    for split in data.test:
       # Also if the file exists: only a finished run has its checksum.
       measure.translate(session, split, job.hypotheses(split))
       likelihoods[split] = measure.likelihoods(session, split)
     if job.attention_folder:
-      data = job.config.data
       attention_samples.record(session, data, job.attention_folder)
     measurer = measure.Measurer(measure.without_sources(settings))
     now = datetime.datetime.now(datetime.UTC)
@@ -222,8 +221,8 @@ def run_job(
       version=jaxsyn.__version__,
       commit=commit,
       finished=now.isoformat(timespec="seconds"),
-      system=system,
-      seed=seed,
+      system=job.system.name,
+      seed=job.seed,
       config=as_dict(job.config),
       published=dict(job.system.published),
       origin=planned_jobs.read_origin(job.folder),
@@ -268,33 +267,16 @@ def report_on(
   for name in systems:
     if name not in names:
       raise InputError(f"no result of {name!r}. {did_you_mean(name, names)}")
-  chosen = systems or list(dict.fromkeys([BASELINE, *names]))
   compared = analysis.of_runs(
-    runs, settings or Settings(), chosen, inference=inference or Inference()
+    runs,
+    settings or Settings(),
+    systems or list(dict.fromkeys([BASELINE, *names])),
+    inference=inference or Inference(),
   )
   folder = pathlib.Path(folder)
   folder.mkdir(parents=True, exist_ok=True)
   _write(folder, compared)
   return compared
-
-
-def _analyse(
-  jobs: Sequence[planned_jobs.TrainingJob],
-  failed: Mapping[planned_jobs.TrainingJob, str],
-  settings: Settings,
-  inference: Inference,
-) -> results.Comparison:
-  """Compares all finished runs and adds example sentences."""
-  measurer = measure.Measurer(settings)
-  runs = {job: measurer.completed(job) for job in jobs if job.finished}
-  compared = analysis.of_runs(
-    list(runs.values()),
-    settings,
-    list(dict.fromkeys(job.system.name for job in jobs)),
-    [results.FailedRun(j.system.name, j.seed, m) for j, m in failed.items()],
-    inference=inference,
-  )
-  return examples.add(compared, runs, settings.metrics)
 
 
 def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
@@ -309,41 +291,36 @@ def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
 
 
 def _main(values: flags.FlagValues) -> None:
-  if not values.workdir:
+  folder = values.workdir
+  if not folder:
     raise InputError("--workdir is missing: name a folder for all runs.")
-  exits.check_target(values.workdir, "--workdir", folder=True)
-  settings = of_flags(values)
-  inference = read_inference(values)
+  exits.check_target(folder, "--workdir", folder=True)
+  settings, inference = of_flags(values), read_inference(values)
   if values.results:
     for name in ("config", "tokenizer", "lowercase"):
       if values[name].present:
         raise InputError(
           f"--{name} has no effect with --results. Leave one out."
         )
+    systems = named_systems.split(values.systems)
     compared = report_on(
-      values.results,
-      values.workdir,
-      named_systems.split(values.systems),
-      settings=settings,
-      inference=inference,
+      values.results, folder, systems, settings=settings, inference=inference
     )
     print(report.as_text(compared))
-    print(f"wrote {values.workdir}/report.html, and .json, .md, .tex")
+    print(f"wrote {folder}/report.html, and .json, .md, .tex")
     return
   logging.set_verbosity(logging.WARNING)
-  systems, ablation = named_systems.read(values)
-  origin = results.Origin(
-    addresses.displayed(cli.address_of(values)),
-    tuple(f"{name}={value}" for name, value in cli.overrides(values).items()),
-    ablation,
-  )
+  named, ablation = named_systems.read(values)
+  overrides = [f"{n}={value}" for n, value in cli.overrides(values).items()]
   ended = run(
-    systems,
-    values.workdir,
+    named,
+    folder,
     values.seeds,
     settings=settings,
     inference=inference,
-    origin=origin,
+    origin=results.Origin(
+      addresses.displayed(cli.address_of(values)), tuple(overrides), ablation
+    ),
     processes=values.processes,
     devices=values.devices,
   )

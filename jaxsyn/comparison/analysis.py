@@ -1,5 +1,9 @@
 """Computes a comparison from the results of runs: scores, differences, buckets.
 
+A control of a system differs from it only in config.data.tree: its trees are
+linear or random, and have no syntactic information
+(`jaxsyn.data.sentence.controls`). Each system is compared with its controls.
+
 Letters: J resample; L run; Y seed of a run.
 """
 
@@ -9,12 +13,12 @@ import collections
 import dataclasses
 import statistics
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 import jaxsyn
 from jaxsyn.comparison import results
-from jaxsyn.comparison.controls import control_of, controls, pairs
 from jaxsyn.comparison.hierarchical import (
   Hierarchical,
   hierarchical,
@@ -24,12 +28,15 @@ from jaxsyn.comparison.inference import (
   POOLED,
   ErrorVariance,
   Inference,
+  Pairs,
   check_family,
   error_variance,
   holm,
 )
 from jaxsyn.comparison.run_result import RunResult, check_comparable
+from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.errors import InputError
+from jaxsyn.options import flat
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.metrics import larger_is_better
 from jaxsyn.scoring.scorers import Measured, Scored, mean_of_sets
@@ -37,7 +44,10 @@ from jaxsyn.scoring.settings import SCORED, Settings
 
 MEAN = "mean of test sets"
 
-Pairs = Sequence[tuple[str, str]]  # systems, and what each is compared with
+Configs = Mapping[str, Mapping[str, Any]]  # JSON configs by system
+
+# Options and sections that may differ between a control and its system.
+_FREE = ("system", "seed", "data.tree", *(f"data.{name}" for name in TREES))
 
 
 def of_runs(
@@ -65,12 +75,8 @@ def of_runs(
   order = {name: index for index, name in enumerate(systems)}
   runs = [run for run in runs if run.system in order]
   runs.sort(key=lambda run: (run.seed, order[run.system]))
-  first_runs: dict[str, RunResult] = {}
-  for run in runs:
-    first_runs.setdefault(run.system, run)
-  first_runs = {
-    name: first_runs[name] for name in systems if name in first_runs
-  }
+  by_system = {run.system: run for run in reversed(runs)}  # the first of each
+  first_runs = {name: by_system[name] for name in systems if name in by_system}
   if systems[0] not in first_runs:
     messages = "; ".join(one.message for one in failed) or "there is none"
     raise InputError(
@@ -79,19 +85,17 @@ def of_runs(
   baseline = first_runs[systems[0]]
   check_comparable(runs, baseline, settings.metrics)
   configs = {name: run.config for name, run in first_runs.items()}
-  compared_pairs = pairs(configs, baseline.system)
-  family = inference.family or tuple(compared_pairs)
-  compared_pairs = list(dict.fromkeys([*compared_pairs, *family]))
-  by_split = _scored(runs, settings.metrics)
+  controlled = {name: control_of(name, configs) for name in configs}
+  pairs = pairs_to_test(controlled, baseline.system)
+  family = inference.family or pairs
+  pairs = tuple(dict.fromkeys(pairs + family))
+  by_split = scored_runs(runs, settings.metrics)
   splits = []
   for name, scored in by_split.items():
-    tables: list[buckets.Buckets] = []
+    facts: buckets.Facts = {}
     if name in baseline.tests:
       facts = baseline.tests[name].sentence_facts()
-      tables = buckets.in_buckets(facts, settings.edges)
-    splits.append(
-      _test_set(name, scored, compared_pairs, tables, settings, inference)
-    )
+    splits.append(test_set(name, scored, pairs, facts, settings, inference))
   metrics = tuple(splits[0].signatures)
   splits[-1] = _with_family(splits[-1], family, metrics[0])
   return results.Comparison(
@@ -109,80 +113,121 @@ def of_runs(
         name=name,
         config=run.config,
         data=run.data,
-        controls=controls(name, configs),
-        control_of=control_of(name, configs),
+        controls=tuple(n for n, of in controlled.items() if of == name),
+        control_of=controlled[name],
         published=run.published,
       )
       for name, run in first_runs.items()
     ),
-    runs=tuple(_seed_run(run, by_split) for run in runs),
+    runs=tuple(
+      results.SeedRun(
+        system=run.system,
+        seed=run.seed,
+        commit=run.commit,
+        version=run.version,
+        folder=f"{run.system}/seed_{run.seed}",
+        facts=run.facts,
+        curve=run.curve,
+        scores={
+          split: tuple(m.score for m in scored[run.system][run.seed])
+          for split, scored in by_split.items()
+        },
+      )
+      for run in runs
+    ),
     failed=tuple(failed),
     splits=tuple(splits),
     **vars(baseline.origin),
   )
 
 
-def _scored(
+def control_of(system: str, configs: Configs) -> str:
+  """Returns the name of the system that a system is a control of, or ""."""
+  trees = {
+    name: TREES.get(config["data"]["tree"], Parsed)
+    for name, config in configs.items()
+  }
+  if not trees[system].control:
+    return ""
+  expected = _without_trees(configs[system])
+  for name, config in configs.items():
+    if not trees[name].replaces and _without_trees(config) == expected:
+      return name
+  return ""
+
+
+def pairs_to_test(controlled: Mapping[str, str], baseline: str) -> Pairs:
+  """Returns pairs of each system with the baseline and with its controls.
+
+  `controlled` has the result of `control_of` for each system.
+  """
+  pairs = [(system, baseline) for system in controlled if system != baseline]
+  for system in controlled:
+    for control, of in controlled.items():
+      if of == system and baseline not in (system, control):
+        pairs.append((system, control))
+  return tuple(pairs)
+
+
+def scored_runs(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
   """Returns the metric statistics of all runs, by test set and as a mean."""
-  by_split: dict[str, Scored] = {}
-  for split in runs[0].tests:
-    scored: Scored = collections.defaultdict(dict)
-    for run in runs:
-      test = run.tests[split]
-      scored[run.system][run.seed] = [test.measured(name) for name in metrics]
-    by_split[split] = scored
-  if len(by_split) > 1:
-    means: Scored = collections.defaultdict(dict)
-    for run in runs:
-      measured = [s[run.system][run.seed] for s in by_split.values()]
-      means[run.system][run.seed] = list(map(mean_of_sets, zip(*measured)))
-    by_split[MEAN] = means
+  by_split: dict[str, Scored] = collections.defaultdict(
+    lambda: collections.defaultdict(dict)
+  )
+  splits = list(runs[0].tests)
+  for run in runs:
+    tests = [list(map(run.tests[split].measured, metrics)) for split in splits]
+    for split, measured in zip(splits, tests):
+      by_split[split][run.system][run.seed] = measured
+    if len(splits) > 1:
+      by_split[MEAN][run.system][run.seed] = [
+        mean_of_sets(sets) for sets in zip(*tests)
+      ]
   return by_split
 
 
-def _seed_run(
-  run: RunResult, by_split: Mapping[str, Scored]
-) -> results.SeedRun:
-  return results.SeedRun(
-    system=run.system,
-    seed=run.seed,
-    commit=run.commit,
-    version=run.version,
-    folder=f"{run.system}/seed_{run.seed}",
-    facts=run.facts,
-    curve=run.curve,
-    scores={
-      split: tuple(m.score for m in scored[run.system][run.seed])
-      for split, scored in by_split.items()
-    },
-  )
-
-
-def _test_set(
+def test_set(
   name: str,
   scored: Scored,
-  compared_pairs: Pairs,
-  tables: Sequence[buckets.Buckets],
+  pairs: Pairs,
+  facts: buckets.Facts,
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Computes a test set's scores, differences and buckets, but no examples."""
-  draws, first = settings.draws, _first(scored)
-  resamples = resampled(scored, draws)
-  in_tables: list[results.ComparedBucket] = []
-  for table in tables:
-    in_tables += in_buckets(table, scored, compared_pairs, draws, inference)
+  """Computes a test set's scores, differences and buckets, but no examples.
+
+  Args:
+    name: Name of the test set.
+    scored: Statistics of all runs.
+    pairs: Systems, and what each is compared with.
+    facts: Facts of the sentences, by which they are divided into buckets.
+    settings: Metrics and tests.
+    inference: Error variance and margins.
+  """
+  tests = PairTests(scored, pairs, settings, inference)
+  in_buckets = []
+  for table in buckets.in_buckets(facts, settings.edges):
+    for bucket, part in buckets.parts(table, scored):
+      differences: tuple[Hierarchical, ...] = ()
+      if bucket.count >= buckets.FEWEST:
+        differences = PairTests(part, pairs, settings, inference).over_seeds()
+      in_buckets.append(
+        results.ComparedBucket(
+          **vars(bucket), scores=summaries(part), differences=differences
+        )
+      )
+  scorers = [measured[0].scorer for measured in tests.measured]
   return results.TestSet(
     name=name,
-    sentences=first[0].scorer.sentences,
-    signatures={m.scorer.name: m.scorer.signature() for m in first},
+    sentences=scorers[0].sentences,
+    signatures={scorer.name: scorer.signature() for scorer in scorers},
     scores=summaries(scored),
-    over_sentences=over_sentences(scored, compared_pairs, settings, resamples),
-    over_seeds=over_seeds(scored, compared_pairs, draws, inference, resamples),
-    errors=error_variances(scored, inference),
-    buckets=tuple(in_tables),
+    over_sentences=tests.over_sentences(),
+    over_seeds=tests.over_seeds(),
+    errors=tests.errors(),
+    buckets=tuple(in_buckets),
     example_metric="",
     examples=(),
   )
@@ -207,134 +252,101 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
   return tuple(entries)
 
 
-def resampled(scored: Scored, draws: significance.Draws) -> list[np.ndarray]:
-  """Returns the scores of all runs on bootstrap resamples of a test set.
+class PairTests:
+  """Tests of pairs of systems on a set of sentences.
 
-  There is one array, score_LJ, for each metric. The resamples are the same for all
-  runs, so that all differences are paired.
+  The bootstrap resamples are the same for all runs, so that all differences are
+  paired.
+
+  Attributes:
+    measured: Statistics of all runs, for each metric.
+    resampled: Scores of all runs on the resamples, score_LJ, for each metric.
   """
-  measured = [scored[system][seed] for system, seed in _run_rows(scored)]
-  return [significance.bootstrap(runs, draws) for runs in zip(*measured)]
 
-
-def over_sentences(
-  scored: Scored,
-  compared_pairs: Pairs,
-  settings: Settings,
-  resamples: Sequence[np.ndarray],
-) -> tuple[results.SeedDifference, ...]:
-  """Tests differences between systems over sentences, separately per seed.
-
-  Args:
-    scored: Statistics of all runs.
-    compared_pairs: Systems, and what each is compared with.
-    settings: Tests.
-    resamples: Result of `resampled`.
-  """
-  rows = _run_rows(scored)
-  singles = []
-  for system, other in compared_pairs:
-    for seed in _common_seeds(scored, system, other):
-      both = [rows[other, seed], rows[system, seed]]
-      columns = zip(resamples, scored[system][seed], scored[other][seed])
-      for score_LJ, measured, baseline in columns:
-        difference = significance.difference(
-          (system, other),
-          measured,
-          baseline,
-          tests=settings.tests,
-          draws=settings.draws,
-          resampled=score_LJ[both],
-        )
-        singles.append(results.SeedDifference(seed, difference))
-  return tuple(singles)
-
-
-def over_seeds(
-  scored: Scored,
-  compared_pairs: Pairs,
-  draws: significance.Draws,
-  inference: Inference,
-  resamples: Sequence[np.ndarray],
-) -> tuple[Hierarchical, ...]:
-  """Tests differences between systems over both seeds and sentences.
-
-  Args:
-    scored: Statistics of all runs.
-    compared_pairs: Systems, and what each is compared with.
-    draws: Resampling.
-    inference: Error variance and margins.
-    resamples: Result of `resampled`.
-  """
-  rows = _run_rows(scored)
-  errors = {e.metric: e for e in error_variances(scored, inference)}
-  differences = []
-  for column, score_LJ in enumerate(resamples):
-    value_L = np.array([scored[name][k][column].value for name, k in rows])
-    scorer = _first(scored)[column].scorer
-    error = errors.get(scorer.name)
-    for system, other in compared_pairs:
-      seeds = _common_seeds(scored, system, other)
-      if not seeds:
-        continue
-      ours = [rows[system, seed] for seed in seeds]
-      theirs = [rows[other, seed] for seed in seeds]
-      difference = hierarchical(
-        (system, other),
-        scorer.name,
-        seeds,
-        difference_Y=value_L[ours] - value_L[theirs],
-        difference_YJ=score_LJ[ours] - score_LJ[theirs],
-        seed=draws.seed,
-        pooled=(error.sd**2, error.degrees) if error else None,
-        margin=inference.margins.get(SCORED.name_of(scorer.metric)),
-      )
-      differences.append(
-        with_verdict(
-          difference, None, larger_is_better=larger_is_better(scorer.name)
-        )
-      )
-  return tuple(differences)
-
-
-def error_variances(
-  scored: Scored, inference: Inference
-) -> tuple[ErrorVariance, ...]:
-  """Returns each metric's pooled error variance; () if not pooled."""
-  if inference.variance != POOLED:
-    return ()
-  variances = []
-  for column, measured in enumerate(_first(scored)):
-    scores = {
-      system: {seed: one[column].value for seed, one in runs.items()}
-      for system, runs in scored.items()
-    }
-    variances.append(error_variance(measured.scorer.name, scores))
-  return tuple(error for error in variances if error)
-
-
-def in_buckets(
-  table: buckets.Buckets,
-  scored: Scored,
-  compared_pairs: Pairs,
-  draws: significance.Draws,
-  inference: Inference,
-) -> list[results.ComparedBucket]:
-  """Computes scores and differences on the sentences of each bucket."""
-  in_table = []
-  for bucket, part in buckets.parts(table, scored):
-    differences: tuple[Hierarchical, ...] = ()
-    if bucket.count >= buckets.FEWEST:
-      resamples = resampled(part, draws)
-      differences = over_seeds(
-        part, compared_pairs, draws, inference, resamples
-      )
-    in_table.append(
-      results.ComparedBucket(
-        **vars(bucket), scores=summaries(part), differences=differences
-      )
+  def __init__(
+    self,
+    scored: Scored,
+    pairs: Pairs,
+    settings: Settings,
+    inference: Inference,
+  ):
+    """Resamples the scores; arguments as in `test_set`."""
+    self._scored, self._settings, self._inference = scored, settings, inference
+    runs = [(system, seed) for system in scored for seed in scored[system]]
+    self._rows = {run: row for row, run in enumerate(runs)}
+    # Pairs of systems, and the seeds that both have.
+    self._pairs = [
+      (pair, tuple(seed for seed in scored[pair[0]] if seed in scored[pair[1]]))
+      for pair in pairs
+      if pair[0] in scored and pair[1] in scored
+    ]
+    self.measured: list[tuple[Measured, ...]] = list(
+      zip(*(scored[system][seed] for system, seed in runs))
     )
-  return in_table
+    self.resampled = [
+      significance.bootstrap(measured, settings.draws)
+      for measured in self.measured
+    ]
+
+  def over_sentences(self) -> tuple[results.SeedDifference, ...]:
+    """Tests differences over sentences, separately for each seed."""
+    singles = []
+    for (system, other), seeds in self._pairs:
+      for seed in seeds:
+        both = [self._rows[other, seed], self._rows[system, seed]]
+        for measured, score_LJ in zip(self.measured, self.resampled):
+          difference = significance.difference(
+            (system, other),
+            measured[both[1]],
+            measured[both[0]],
+            tests=self._settings.tests,
+            draws=self._settings.draws,
+            resampled=score_LJ[both],
+          )
+          singles.append(results.SeedDifference(seed, difference))
+    return tuple(singles)
+
+  def over_seeds(self) -> tuple[Hierarchical, ...]:
+    """Tests differences over both seeds and sentences."""
+    errors = {error.metric: error for error in self.errors()}
+    differences = []
+    for measured, score_LJ in zip(self.measured, self.resampled):
+      scorer = measured[0].scorer
+      value_L = np.array([one.value for one in measured])
+      error = errors.get(scorer.name)
+      for (system, other), seeds in self._pairs:
+        if not seeds:
+          continue
+        ours = [self._rows[system, seed] for seed in seeds]
+        theirs = [self._rows[other, seed] for seed in seeds]
+        difference = hierarchical(
+          (system, other),
+          scorer.name,
+          seeds,
+          difference_Y=value_L[ours] - value_L[theirs],
+          difference_YJ=score_LJ[ours] - score_LJ[theirs],
+          seed=self._settings.draws.seed,
+          pooled=(error.sd**2, error.degrees) if error else None,
+          margin=self._inference.margins.get(SCORED.name_of(scorer.metric)),
+        )
+        is_better = larger_is_better(scorer.name)
+        differences.append(
+          with_verdict(difference, None, larger_is_better=is_better)
+        )
+    return tuple(differences)
+
+  def errors(self) -> tuple[ErrorVariance, ...]:
+    """Returns each metric's pooled error variance; () if not pooled."""
+    if self._inference.variance != POOLED:
+      return ()
+    variances = []
+    for column, measured in enumerate(self.measured):
+      scores = {
+        system: {seed: one[column].value for seed, one in runs.items()}
+        for system, runs in self._scored.items()
+      }
+      variances.append(error_variance(measured[0].scorer.name, scores))
+    return tuple(error for error in variances if error)
 
 
 def _with_family(
@@ -342,35 +354,23 @@ def _with_family(
 ) -> results.TestSet:
   """Returns a test set with Holm-adjusted p-values for the test family."""
   differences = list(split.over_seeds)
-  chosen = [
-    index
+  chosen = {
+    index: d.p
     for index, d in enumerate(differences)
     if d.metric == metric and (d.system, d.baseline) in family
     if d.p is not None
-  ]
-  adjusted = holm([differences[index].p or 0.0 for index in chosen])
-  for index, p in zip(chosen, adjusted):
+  }
+  for index, p in zip(chosen, holm(list(chosen.values()))):
     differences[index] = with_verdict(
       differences[index], p, larger_is_better=larger_is_better(metric)
     )
   return dataclasses.replace(split, over_seeds=tuple(differences))
 
 
-def _first(scored: Scored) -> list[Measured]:
-  """Returns the metric statistics of the first system's first run."""
-  return next(iter(next(iter(scored.values())).values()))
-
-
-def _run_rows(scored: Scored) -> dict[tuple[str, int], int]:
-  """Maps each (system, seed) to its row in the arrays of `resampled`."""
-  rows: dict[tuple[str, int], int] = {}
-  for system, by_seed in scored.items():
-    for seed in by_seed:
-      rows[system, seed] = len(rows)
-  return rows
-
-
-def _common_seeds(scored: Scored, system: str, other: str) -> tuple[int, ...]:
-  """Returns the seeds with which both systems were run."""
-  ours, theirs = scored.get(system, {}), scored.get(other, {})
-  return tuple(seed for seed in ours if seed in theirs)
+def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Returns a system's options except those that select its trees."""
+  return {
+    name: list(value) if isinstance(value, tuple) else value
+    for name, value in flat(config).items()
+    if not any(f"{name}.".startswith(f"{free}.") for free in _FREE)
+  }

@@ -50,8 +50,7 @@ def sample(directory: str, split: str) -> list[Parse]:
   """
   parses = Dataset(directory).trees(split, "source") or []
   fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
-  step = max(1, len(fit) // SENTENCES)
-  return fit[::step][:SENTENCES]
+  return fit[:: max(1, len(fit) // SENTENCES)][:SENTENCES]
 
 
 def record(session: Session, data: Data, folder: pathlib.Path) -> None:
@@ -69,9 +68,14 @@ def write(sentences: Sequence[Sentence], folder: pathlib.Path) -> None:
   """Writes JSON and figures of inspected sentences into a new folder."""
   with files.publish_folder(folder) as new:
     for index, sentence in enumerate(sentences, start=1):
+      figures = trees(sentence)
+      if maps := informative_maps(sentence.attention):
+        panels = itertools.chain.from_iterable(map(pictures.panels, maps))
+        title = pictures.title(maps[0])
+        figures["attention"] = pictures.matrices(list(panels), title)
       text = to_json(sentence, index)
       (new / f"{index}.json").write_text(text, encoding="utf-8")
-      for name, figure in _figures(sentence).items():
+      for name, figure in figures.items():
         (new / f"{index}.{name}.svg").write_bytes(as_svg(figure))
 
 
@@ -89,11 +93,3 @@ def as_svg(figure: Figure) -> bytes:
     metadata: dict[str, Any] = {"Date": None, "Creator": None}
     figure.savefig(content, format="svg", metadata=metadata)
   return content.getvalue()
-
-
-def _figures(sentence: Sentence) -> dict[str, Figure]:
-  figures = trees(sentence)
-  if maps := informative_maps(sentence.attention):
-    panels = list(itertools.chain.from_iterable(map(pictures.panels, maps)))
-    figures["attention"] = pictures.matrices(panels, pictures.title(maps[0]))
-  return figures

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from jaxsyn.comparison.measure import read_test
+from jaxsyn.comparison.analysis import scored_runs
+from jaxsyn.comparison.measure import read_text
 from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.comparison.results import Comparison, Example
 from jaxsyn.comparison.run_result import RunResult
@@ -18,7 +18,7 @@ from jaxsyn.scoring.scorers import Scored
 COUNT = 8  # sentences of a test set
 PREFERRED = "chrF"  # BLEU of a sentence depends mostly on its smoothing
 
-Translations = Mapping[str, Mapping[int, Sequence[str]]]  # by system and seed
+Translations = Mapping[tuple[str, int], Sequence[str]]  # by system and seed
 
 
 def add(
@@ -33,17 +33,17 @@ def add(
     runs: Results of the finished jobs, whose translations are read.
     metrics: Names of the metrics.
   """
+  scored = scored_runs(list(runs.values()), metrics)
+  first_job, first_run = next(iter(runs.items()))
   splits = []
   for split in results.splits:
-    if split.name in next(iter(runs.values())).tests:
-      text = read_test(next(iter(runs)), split.name)
-      scored: Scored = collections.defaultdict(dict)
-      lines: dict[str, dict[int, list[str]]] = collections.defaultdict(dict)
-      for job, run in runs.items():
-        test = run.tests[split.name]
-        scored[run.system][run.seed] = list(map(test.measured, metrics))
-        lines[run.system][run.seed] = read_lines(job.hypotheses(split.name))
-      metric, chosen = choose(text.sources, text.references, scored, lines)
+    if split.name in first_run.tests:
+      texts = read_text(first_job, split.name)
+      translations = {
+        (job.system.name, job.seed): read_lines(job.hypotheses(split.name))
+        for job in runs
+      }
+      metric, chosen = choose(*texts, scored[split.name], translations)
       split = dataclasses.replace(split, example_metric=metric, examples=chosen)
     splits.append(split)
   return dataclasses.replace(results, splits=tuple(splits))
@@ -78,16 +78,15 @@ def choose(
   means = [np.mean([*runs.values()], axis=0) for runs in score_B.values()]
   range_B = np.ptp(means, axis=0)
   seeds = sorted(set[int]().union(*scored.values()))
-
-  def range_of(seed: int, line: int) -> float:
-    scores = [runs[seed][line] for runs in score_B.values() if seed in runs]
-    return max(scores) - min(scores)
-
+  range_of_seed = {
+    seed: np.ptp([s[seed] for s in score_B.values() if seed in s], axis=0)
+    for seed in seeds
+  }
   examples = []
   for line in np.argsort(-range_B, kind="stable")[:COUNT]:
     if not range_B[line] > 0:
       continue
-    seed = max(seeds, key=lambda s: range_of(s, line))
+    seed = max(seeds, key=lambda s: range_of_seed[s][line])
     shown = [system for system in scored if seed in scored[system]]
     examples.append(
       Example(
@@ -96,7 +95,7 @@ def choose(
         reference=references[line],
         seed=seed,
         scores={name: float(score_B[name][seed][line]) for name in shown},
-        translations={name: translations[name][seed][line] for name in shown},
+        translations={name: translations[name, seed][line] for name in shown},
       )
     )
   return names[column], tuple(examples)

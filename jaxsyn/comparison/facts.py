@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pathlib
 import platform
+import re
 import statistics
 import subprocess
 from importlib import metadata
@@ -38,7 +39,7 @@ def of_run(
   params: Any,
   messages: tuple[str, ...],
 ) -> results.RunFacts:
-  """Returns facts about a finished run; call in the process that trained it.
+  """Returns facts about a finished run, in the process that trained it.
 
   Args:
     job: The run.
@@ -46,8 +47,7 @@ def of_run(
     params: Parameters that translated.
     messages: Warnings about these parameters.
   """
-  key = "tokens_per_s"
-  speeds = [r[key] for r in job.records() if key in r]
+  speeds = [r["tokens_per_s"] for r in job.records() if "tokens_per_s" in r]
   reached = outcome.progress
   return results.RunFacts(
     step=outcome.step,
@@ -92,10 +92,14 @@ def curve(job: TrainingJob) -> tuple[results.Point, ...]:
 
 def machine() -> results.Machine:
   """Describes the current machine, with its JAX devices and packages."""
+  cpuinfo = pathlib.Path("/proc/cpuinfo")
+  text = cpuinfo.read_text(encoding="utf-8") if cpuinfo.is_file() else ""
+  model = re.search(r"^model name[^:\n]*:(.*)", text, re.MULTILINE)
+  processor = model[1].strip() if model else platform.processor()
   return results.Machine(
     device=jax.devices()[0].device_kind,
     devices=jax.device_count(),
-    processor=_processor(),
+    processor=processor or platform.machine(),
     cores=os.cpu_count() or 1,
     system=platform.platform(terse=True),
     python=platform.python_version(),
@@ -119,33 +123,22 @@ def record_commit(run: pathlib.Path) -> str | None:
 
 
 def commit() -> str | None:
-  """Returns the Git commit of this code, plus "+changes" if files are modified.
+  """Returns the Git commit of this code, or None outside a checkout.
 
-  Outside a checkout it is None.
+  It ends with "+changes" if files are modified.
   """
   file = pathlib.Path(jaxsyn.__file__).resolve()
+
+  def git(*words: str) -> str:
+    command = ["git", "-C", str(file.parent), *words]
+    return subprocess.run(
+      command, capture_output=True, text=True, check=True, timeout=30
+    ).stdout.strip()
+
   try:
     # A package that is installed inside another checkout is not in its index.
-    _git(file.parent, "ls-files", "--error-unmatch", file.name)
-    revision = _git(file.parent, "rev-parse", "HEAD")
-    modified = _git(file.parent, "status", "--porcelain", "-uno")
+    git("ls-files", "--error-unmatch", file.name)
+    modified = git("status", "--porcelain", "-uno")
+    return git("rev-parse", "HEAD") + ("+changes" if modified else "")
   except (OSError, subprocess.SubprocessError):
     return None
-  return revision + ("+changes" if modified else "")
-
-
-def _git(folder: pathlib.Path, *words: str) -> str:
-  command = ["git", "-C", str(folder), *words]
-  done = subprocess.run(
-    command, capture_output=True, text=True, check=True, timeout=30
-  )
-  return done.stdout.strip()
-
-
-def _processor() -> str:
-  path = pathlib.Path("/proc/cpuinfo")
-  if path.is_file():
-    for line in path.read_text(encoding="utf-8").splitlines():
-      if line.startswith("model name"):
-        return line.partition(":")[2].strip()
-  return platform.processor() or platform.machine()

@@ -2,15 +2,14 @@
 
 A test over sentences compares two trained models, not two systems: another seed
 may reverse the sign. The paired multi-bootstrap (Sellam et al. 2022, "The
-MultiBERTs", ICLR) resamples both. A resample has
+MultiBERTs", ICLR) resamples both. A resample draws with replacement
 
-1. as many seeds as were trained, drawn with replacement, the same for both
-   systems: run k of both saw the same batches;
-2. as many sentences as the test set has, drawn with replacement, the same for
-   both systems and all seeds;
+1. as many seeds as were trained, the same for both systems: run k of both saw the
+   same batches;
+2. as many sentences as the test set has, the same for both systems and all seeds.
 
-and its difference is the mean over the drawn seeds of the difference of the two
-corpus scores on the drawn sentences. `Hierarchical.bootstrap` summarizes them.
+Its difference is the mean over the drawn seeds of the difference of the two corpus
+scores on the drawn sentences. `Hierarchical.bootstrap` summarizes them.
 
 This is too liberal for few seeds: resampling K seeds gives their mean (K - 1)/K of
 its variance, and percentiles ignore how badly K seeds estimate it.
@@ -57,7 +56,7 @@ class Bootstrap:
   """Interval and p-value of a bootstrap, not corrected for few seeds.
 
   Attributes:
-    low, high: 95 % interval (percentiles).
+    low, high: 95 % interval (percentiles), in points.
     p: Share of resamples at least as far from their mean as the difference is
       from 0.
     samples: Number of resamples.
@@ -136,7 +135,8 @@ def hierarchical(
     names: Names of the system and the baseline.
     metric: Title of the metric.
     seeds: Seeds of the compared runs.
-    difference_Y: Score of the system minus the baseline's on the test set.
+    difference_Y: Score of the system minus the baseline's on the test set, in
+      points.
     difference_YJ: Such differences on resamples of its sentences, which are the
       same for all seeds.
     seed: Seed of the resampling of seeds.
@@ -172,23 +172,27 @@ def hierarchical(
   if of_seeds > variance / math.sqrt(_NORMAL_DEGREES):
     degrees = seed_degrees * (variance / of_seeds) ** 2
   sd = math.sqrt(variance)
-  low, high, p = _t_test(value, sd, degrees)
+  low, high = _interval(value, sd, degrees, 0.975)
+  p = 2 * _tail(abs(value), sd, degrees)
   resampled_J = draw(difference_YJ, seed)
   hits_J = abs(resampled_J - resampled_J.mean()) >= abs(value) - SAME
   difference = dataclasses.replace(
     difference,
     low=low,
     high=high,
-    p=p,
+    p=1.0 if abs(value) <= SAME else p,
     seed_sd=math.sqrt(of_seeds),
     degrees=degrees,
     bootstrap=Bootstrap(*interval_of(resampled_J), share(hits_J), samples),
   )
   if margin is None:
     return difference
-  low, high, p = _equivalence_test(value, sd, degrees, margin)
+  low, high = _interval(value, sd, degrees, 1 - LEVEL)
   return dataclasses.replace(
-    difference, equivalence_p=p, equivalence_low=low, equivalence_high=high
+    difference,
+    equivalence_p=_tail(margin - abs(value), sd, degrees),
+    equivalence_low=low,
+    equivalence_high=high,
   )
 
 
@@ -227,31 +231,20 @@ def with_verdict(
   return dataclasses.replace(difference, verdict=verdict)
 
 
-def _t_test(
-  value: float, sd: float, degrees: float
-) -> tuple[float, float, float]:
-  """Returns the 95 % interval and the two-sided p-value of a mean."""
+def _interval(
+  value: float, sd: float, degrees: float, quantile: float
+) -> tuple[float, float]:
+  """Returns a symmetric interval of Student's t around a mean."""
   from scipy import stats  # takes long to load
 
-  reach = float(stats.t.ppf(0.975, degrees)) * sd
-  if abs(value) <= SAME:
-    p = 1.0
-  elif sd <= SAME:  # the same for every seed and sentence
-    p = 0.0
-  else:
-    p = float(2 * stats.t.sf(abs(value) / sd, degrees))
-  return value - reach, value + reach, p
+  reach = float(stats.t.ppf(quantile, degrees)) * sd
+  return value - reach, value + reach
 
 
-def _equivalence_test(
-  value: float, sd: float, degrees: float, margin: float
-) -> tuple[float, float, float]:
-  """Returns the 90 % interval and the p-value of two one-sided tests."""
+def _tail(distance: float, sd: float, degrees: float) -> float:
+  """Returns the probability that a mean of 0 exceeds a distance by chance."""
   from scipy import stats  # takes long to load
 
-  reach = float(stats.t.ppf(1 - LEVEL, degrees)) * sd
-  if sd <= SAME:
-    p = 0.0 if abs(value) < margin else 1.0
-  else:
-    p = float(stats.t.sf((margin - abs(value)) / sd, degrees))
-  return value - reach, value + reach, p
+  if sd <= SAME:  # the same for every seed and sentence
+    return 0.0 if distance > 0 else 1.0
+  return float(stats.t.sf(distance / sd, degrees))

@@ -11,12 +11,13 @@ missing. The mean difference of two systems over K seeds has the variance 2 s2 /
 For two systems this is the variance between their paired differences. The model
 assumes that all systems vary equally between seeds.
 
-Letters: L run; X column of the linear model.
+Letters: L run; P test of the family; X column of the linear model.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,7 +32,7 @@ flags.disclaim_key_flags()  # they show in the help of the command
 
 LEVEL = 0.05
 POOLED, SEPARATE = "pooled", "separate"
-Pairs = tuple[tuple[str, str], ...]
+Pairs = tuple[tuple[str, str], ...]  # systems, and what each is compared with
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,13 +142,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
   >>> holm([0.01, 0.04, 0.03])
   [0.03, 0.06, 0.06]
   """
-  order = sorted(range(len(p_values)), key=lambda i: p_values[i])
-  adjusted = [1.0] * len(p_values)
-  largest = 0.0
-  for rank, i in enumerate(order):
-    largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
-    adjusted[i] = largest
-  return adjusted
+  p_P = np.array(p_values)
+  order_P = np.argsort(p_P, kind="stable")
+  scaled_P = np.arange(len(p_P), 0, -1) * p_P[order_P]
+  adjusted_P = np.empty(len(p_P))
+  adjusted_P[order_P] = np.maximum.accumulate(np.minimum(1.0, scaled_P))
+  return adjusted_P.tolist()
 
 
 def inference_flags() -> None:
@@ -178,16 +178,10 @@ def inference_flags() -> None:
 
 
 def read_inference(values: flags.FlagValues) -> Inference:
-  """Reads --family, --variance and --margin from a command line.
-
-  Raises:
-    InputError: A value is invalid.
-  """
-  return Inference(
-    family=read_family(values.family),
-    variance=values.variance,
-    margins=read_margins(values.margin, values.metrics),
-  )
+  """Reads --family, --variance and --margin; raises InputError for others."""
+  family = read_family(values.family)
+  margins = read_margins(values.margin, values.metrics)
+  return Inference(family, values.variance, margins)
 
 
 def read_family(words: Sequence[str]) -> Pairs:
@@ -204,7 +198,7 @@ def read_family(words: Sequence[str]) -> Pairs:
         f"--family: {word!r} is not a pair of systems, as in "
         "pascal:transformer."
       )
-    if (system, other) in pairs or (other, system) in pairs:
+    if {(system, other), (other, system)} & {*pairs}:
       raise InputError(f"--family names the pair {word} twice.")
     pairs.append((system, other))
   return tuple(pairs)
@@ -212,12 +206,11 @@ def read_family(words: Sequence[str]) -> Pairs:
 
 def check_family(family: Pairs, systems: Sequence[str]) -> None:
   """Raises InputError if a pair names a system that is not compared."""
-  for pair in family:
-    for name in pair:
-      if name not in systems:
-        raise InputError(
-          f"--family: {name!r} is not compared. {did_you_mean(name, systems)}"
-        )
+  for name in itertools.chain.from_iterable(family):
+    if name not in systems:
+      raise InputError(
+        f"--family: {name!r} is not compared. {did_you_mean(name, systems)}"
+      )
 
 
 def read_margins(
@@ -237,13 +230,12 @@ def read_margins(
     if name not in metrics:
       raise InputError(f"--margin: {name} is not one of --metrics.")
     try:
-      margin = float(number)
+      margins[name] = float(number)
     except ValueError:
-      margin = 0.0
-    if not 0 < margin < float("inf"):
+      margins[name] = 0.0
+    if not 0 < margins[name] < float("inf"):
       raise InputError(
         f"--margin: {word!r} has no positive number of points, as in 0.5 or "
         "bleu=0.5."
       )
-    margins[name] = margin
   return margins

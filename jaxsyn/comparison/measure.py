@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -68,27 +68,15 @@ def likelihoods(session: Session, split: str) -> Measured:
   return of_likelihoods(sum_B, np.array([len(one) for one in log_p], float))
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SplitText:
-  """Sentences of a test set, with the source properties that define buckets."""
-
-  sources: list[str]
-  references: list[str]
-  facts: buckets.Facts
-
-
-def read_test(job: TrainingJob, split: str) -> SplitText:
-  """Reads a test set of a run's dataset.
+def read_text(job: TrainingJob, split: str) -> tuple[list[str], list[str]]:
+  """Returns the sources and references of a test set of a run's dataset.
 
   Raises:
     InputError: A file is corrupt.
   """
-  data = job.config.data
-  dataset = Dataset(data.directory)
+  dataset = Dataset(job.config.data.directory)
   sources, references = (dataset.text(split, side) for side in SIDES)
-  parses = dataset.trees(split, "source")
-  facts = buckets.sentence_facts(sources, parses, data.source_language)
-  return SplitText(sources, references, facts)
+  return sources, references
 
 
 class Measurer:
@@ -99,9 +87,7 @@ class Measurer:
     names = [name for name in settings.metrics if name != LIKELIHOOD]
     self._names = tuple(dict.fromkeys([*names, *ALWAYS]))
     self._settings = dataclasses.replace(settings, metrics=self._names)
-    self._opened: dict[
-      tuple[str, str], tuple[SplitText, dict[str, Scorer]]
-    ] = {}
+    self._scorers: dict[tuple[str, str], dict[str, Scorer]] = {}
 
   def __call__(
     self, job: TrainingJob, likelihoods: Mapping[str, Measured]
@@ -116,23 +102,26 @@ class Measurer:
       InputError: A file of the dataset is corrupt; the number of translations
         differs from that of references.
     """
-    tests = {}
-    for split in job.config.data.test:
-      text, _ = self._open(job, split)
-      metrics = self._metrics(job, split, self._names)
-      if split in likelihoods:
-        metrics[LIKELIHOOD] = MetricStatistics.of(likelihoods[split])
-      facts = {
+    data, tests = job.config.data, {}
+    for split in data.test:
+      sources, references = read_text(job, split)
+      parses = Dataset(data.directory).trees(split, "source")
+      facts = buckets.sentence_facts(sources, parses, data.source_language)
+      numbers = {
         name: [-1.0 if v is None else float(v) for v in values]
-        for name, values in text.facts.items()
+        for name, values in facts.items()
       }
-      tests[split] = SplitStatistics(
-        sentences=len(text.references),
-        source_sha256=run_result.sha256_of_lines(text.sources),
-        reference_sha256=run_result.sha256_of_lines(text.references),
-        facts={n: PackedArray.of(np.array(v)) for n, v in facts.items()},
-        metrics=metrics,
+      test = SplitStatistics(
+        sentences=len(references),
+        source_sha256=run_result.sha256_of_lines(sources),
+        reference_sha256=run_result.sha256_of_lines(references),
+        facts={n: PackedArray.of(np.array(v)) for n, v in numbers.items()},
+        metrics={},
       )
+      tests[split] = self._complete(job, split, test)
+      if split in likelihoods:
+        of_split = MetricStatistics.of(likelihoods[split])
+        tests[split].metrics[LIKELIHOOD] = of_split
     return tests
 
   def completed(self, job: TrainingJob) -> RunResult:
@@ -145,43 +134,33 @@ class Measurer:
       InputError: The result, a translation or a file of the dataset is corrupt.
     """
     result = job.read_result()
-    tests = {}
-    for split, test in result.tests.items():
-      _, scorers = self._open(job, split)
-      stored = {name: m.signature for name, m in test.metrics.items()}
-      missing = [
-        name
-        for name, scorer in scorers.items()
-        if stored.get(name) != scorer.signature()
-      ]
-      if missing:
-        new = self._metrics(job, split, missing)
-        test = dataclasses.replace(test, metrics={**test.metrics, **new})
-      tests[split] = test
+    tests = {
+      split: self._complete(job, split, test)
+      for split, test in result.tests.items()
+    }
     if tests != result.tests:
       result = dataclasses.replace(result, tests=tests)
       run_result.write(job.result_file, result)
     return result
 
-  def _metrics(
-    self, job: TrainingJob, split: str, names: Sequence[str]
-  ) -> dict[str, MetricStatistics]:
-    """Computes statistics of several metrics for a run's translations."""
-    _, scorers = self._open(job, split)
-    lines = read_lines(job.hypotheses(split))
-    return {
-      name: MetricStatistics.of(scorers[name].measure(lines)) for name in names
-    }
-
-  def _open(
-    self, job: TrainingJob, split: str
-  ) -> tuple[SplitText, dict[str, Scorer]]:
+  def _complete(
+    self, job: TrainingJob, split: str, test: SplitStatistics
+  ) -> SplitStatistics:
+    """Measures metrics that a result lacks or has with other settings."""
     key = (job.config.data.directory, split)
-    if key not in self._opened:
-      text = read_test(job, split)
-      scorers = self._settings.scorers([text.references], text.sources)
-      self._opened[key] = text, dict(zip(self._names, scorers))
-    return self._opened[key]
+    if key not in self._scorers:
+      sources, references = read_text(job, split)
+      scorers = self._settings.scorers([references], sources)
+      self._scorers[key] = dict(zip(self._names, scorers))
+    stored = {name: m.signature for name, m in test.metrics.items()}
+    missing = {
+      name: scorer
+      for name, scorer in self._scorers[key].items()
+      if stored.get(name) != scorer.signature()
+    }
+    lines = read_lines(job.hypotheses(split)) if missing else []
+    new = {n: MetricStatistics.of(s.measure(lines)) for n, s in missing.items()}
+    return dataclasses.replace(test, metrics={**test.metrics, **new})
 
 
 def without_sources(settings: Settings) -> Settings:

@@ -134,10 +134,30 @@ def parse(texts: Sequence[str]) -> list[NamedSystem]:
   return parsed
 
 
+def split(texts: Sequence[str]) -> list[str]:
+  """Splits the values of --systems at commas outside brackets and quotes."""
+  items = []
+  for text in texts:
+    items.append("")
+    depth, quote = 0, ""
+    for token in _TOKEN.findall(text):
+      if token == "," and not depth and not quote:
+        items.append("")
+        continue
+      items[-1] += token
+      if quote:
+        quote = "" if token == quote else quote
+      elif token in "'\"":
+        quote = token
+      elif token in "([{)]}":
+        depth += 1 if token in "([{" else -1
+  return items
+
+
 def read(
   values: flags.FlagValues,
 ) -> tuple[list[planned_jobs.System], results.Ablation | None]:
-  """Reads the systems to compare and their ablation table from the flags.
+  """Returns the systems to compare, and the ablation table that lists them.
 
   The table is None if --systems names single systems.
 
@@ -186,10 +206,8 @@ def _systems(
     one.apply(config)
     cli.check_chosen([config], one.options)
   cli.check_chosen(configs, overrides)
-  return [
-    planned_jobs.System(name, read_config(config))
-    for name, config in zip(names, configs)
-  ]
+  read = map(read_config, configs)
+  return [planned_jobs.System(*pair) for pair in zip(names, read)]
 
 
 def _table_rows(
@@ -212,12 +230,10 @@ def _table_rows(
     row_name = f":{name}/{row.name}" if is_same_file else ""
     config = cli.load(f"{address}{row_name}")
     config.update_from_flattened_dict(overrides)
-    config = config if is_same_file else row.on(config)
-    configs.append(config)
+    configs.append(config if is_same_file else row.on(config))
     published = dict(row.published or {})
-    systems.append(
-      planned_jobs.System(row.name, read_config(config), published)
-    )
+    system = planned_jobs.System(row.name, read_config(configs[-1]), published)
+    systems.append(system)
   cli.check_chosen(configs, overrides)
   others = {name: dict(bleu) for name, bleu in table.others.items()}
   return systems, results.Ablation(table.source, table.question, others)
@@ -258,35 +274,10 @@ def _tables_in(file: pathlib.Path) -> Mapping[str, Any]:
   return getattr(cli.module_of(str(file)), "TABLES", {})
 
 
-def split(texts: Sequence[str]) -> list[str]:
-  """Splits the values of --systems at commas, without parsing the items.
-
-  Commas inside brackets and quotes do not separate items.
-  """
-  items = []
-  for text in texts:
-    items.append("")
-    depth, quote = 0, ""
-    for token in _TOKEN.findall(text):
-      if token == "," and not depth and not quote:
-        items.append("")
-        continue
-      items[-1] += token
-      if quote:
-        quote = "" if token == quote else quote
-      elif token in "'\"":
-        quote = token
-      elif token in "([{)]}":
-        depth += 1 if token in "([{" else -1
-  return items
-
-
 def _value(text: str, old: Any) -> Any:
-  """Parses an option's value from text, in which strings may lack quotes.
+  """Parses a value as written, in which strings may lack quotes.
 
-  Args:
-    text: Value as written on the command line.
-    old: Present value of the option.
+  `old` is the present value of the option.
   """
   if isinstance(old, bool):
     return {"true": True, "false": False}.get(text.lower(), text)

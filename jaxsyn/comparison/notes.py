@@ -53,14 +53,13 @@ def conclusions(results: Comparison) -> list[str]:
     chosen = [d for d in tests if d.verdict == kind]
     if not chosen:
       continue
+    meaning = f"{verdict(chosen[0])} (Holm-adjusted p < {LEVEL})"
     if kind == "equivalent":
       meaning = f"{verdict(chosen[0])} (p < {LEVEL})"
     elif kind == "undecided":
       meaning = "undecided: no significant difference"
       if chosen[0].margin is not None:
         meaning += ", and equivalence is not shown"
-    else:
-      meaning = f"{kind} (Holm-adjusted p < {LEVEL})"
     pairs = "; ".join(
       f"{d.system} against {d.baseline} {points(d.value, metric, '+')} "
       f"({points(d.low, metric, '+')} to {points(d.high, metric, '+')})"
@@ -173,10 +172,10 @@ def setting(results: Comparison) -> list[str]:
     if results.overrides:
       text += f" with {', '.join(results.overrides)}"
     parts.append(f"{text}; complete in report.json.")
-  if results.ablation:
-    for name, bleu in results.ablation.others.items():
-      scores = ", ".join(f"{task} {value:.2f}" for task, value in bleu.items())
-      parts.append(f"Published, not trained here: {name}: BLEU {scores}.")
+  others = results.ablation.others if results.ablation else {}
+  for name, bleu in others.items():
+    scores = ", ".join(f"{task} {value:.2f}" for task, value in bleu.items())
+    parts.append(f"Published, not trained here: {name}: BLEU {scores}.")
   decode = results.system(results.baseline).config["decode"]
   parts.append(
     f"Translated with {_checkpoint(results)}, {_search(decode)}, length "

@@ -7,19 +7,19 @@ The layout is in page.html.jinja.
 from __future__ import annotations
 
 import base64
-import dataclasses
 import difflib
+import itertools
 import json
 import pathlib
 import re
-from typing import Any
+from typing import NamedTuple
 
 import jinja2
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from jaxsyn.comparison import attention_samples, notes, plots, tables
-from jaxsyn.comparison.results import Comparison, Example, TestSet
+from jaxsyn.comparison.results import Comparison, TestSet
 from jaxsyn.scoring.metrics import LIKELIHOOD, heading
 from jaxsyn.scoring.selection import name_of
 
@@ -27,33 +27,25 @@ PIXELS_PER_POINT = 96 / 72  # of CSS
 _WIDTH = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
 
 
-@dataclasses.dataclass(frozen=True)
-class Picture:
-  """Figure on the page, with its description.
-
-  Attributes:
-    address: Data URL.
-    width: Width in CSS pixels.
-    text: Description for readers who cannot see it.
-  """
+class Picture(NamedTuple):
+  """Figure on the page: data URL, width in CSS pixels, description."""
 
   address: str
   width: int
   text: str
 
 
-@dataclasses.dataclass(frozen=True)
-class InspectedSentence:
+class InspectedSentence(NamedTuple):
   """A sentence with its tree and the attention of each system.
 
   Attributes:
     text: The sentence.
-    tree: Picture of its tree, if drawn.
+    tree: Picture of its tree; empty if it was not drawn.
     systems: Name, translation and pictures of each system.
   """
 
   text: str
-  tree: Picture | None
+  tree: list[Picture]
   systems: list[tuple[str, str, list[Picture]]]
 
 
@@ -81,24 +73,23 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
     differences=_differences(results),
     curves=_curves(results),
     with_buckets=[split for split in results.splits if split.buckets],
-    bucket_pictures=lambda split, by: _bucket_pictures(results, split, by),
+    bucket_pictures=_bucket_pictures,
     inspected=_inspected(results, folder),
     with_examples=[split for split in results.splits if split.examples],
-    translations=lambda example: _translations(results, example),
+    names=[system.name for system, _ in results.ordered()],
+    mark_differences=mark_differences,
     config=json.dumps(config, indent=1, ensure_ascii=False),
   )
 
 
 def _differences(results: Comparison) -> list[Picture]:
   pictures = []
-  for split in results.splits:
-    for metric in results.metrics:
-      if figure := plots.differences(results, split, metric):
-        text = (
-          f"Difference of each system to {results.baseline}: {heading(metric)}, "
-          f"{split.name}; the table below has the numbers."
-        )
-        pictures.append(_render(figure, text))
+  for split, metric in itertools.product(results.splits, results.metrics):
+    text = (
+      f"Difference of each system to {results.baseline}: {heading(metric)}, "
+      f"{split.name}; the table below has the numbers."
+    )
+    pictures += _render(plots.differences(results, split, metric), text)
   return pictures
 
 
@@ -110,10 +101,9 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
   for metric in dict.fromkeys([*selections, LIKELIHOOD]):
     pictures = []
     for system in systems:
-      if figure := plots.curves(results, system, metric):
-        title = plots.title_of(results, system, with_baseline=True)
-        text = f"Validation {name_of(metric)} by updates: {title}."
-        pictures.append(_render(figure, text))
+      title = plots.title_of(results, system, with_baseline=True)
+      text = f"Validation {name_of(metric)} by updates: {title}."
+      pictures += _render(plots.curves(results, system, metric), text)
     if pictures:
       curves.append((name_of(metric), pictures))
   return curves
@@ -124,10 +114,10 @@ def _bucket_pictures(
 ) -> list[Picture]:
   pictures = []
   for system in results.leading():
-    if figure := plots.by_fact(results, split, by=by, system=system):
-      title = plots.title_of(results, system)
-      text = f"{title} minus {results.baseline} by {by}, {split.name}."
-      pictures.append(_render(figure, text))
+    title = plots.title_of(results, system)
+    text = f"{title} minus {results.baseline} by {by}, {split.name}."
+    figure = plots.by_fact(results, split, by=by, system=system)
+    pictures += _render(figure, text)
   return pictures
 
 
@@ -135,51 +125,31 @@ def _inspected(
   results: Comparison, folder: pathlib.Path
 ) -> list[InspectedSentence]:
   """Reads the attention samples of each system's first run."""
-  folders: dict[str, pathlib.Path] = {}
-  for run in results.runs:
-    folders.setdefault(run.system, folder / run.folder / "look")
+  folders = {
+    run.system: folder / run.folder / "look" for run in reversed(results.runs)
+  }
   sentences = []
   for index in range(1, attention_samples.SENTENCES + 1):
-    first: dict[str, Any] = {}
-    tree, systems = None, []
+    text, tree = "", list[Picture]()
+    systems: list[tuple[str, str, list[Picture]]] = []
     for system, _ in results.ordered():
       name = system.name
       path = folders.get(name, folder) / f"{index}.json"
       if not path.is_file():
         continue
       content = json.loads(path.read_text(encoding="utf-8"))
-      if not first:
-        first = content
-        words = " ".join(content["words"])
-        tree = _read(path.with_suffix(".tree.svg"), f"Dependency tree: {words}")
-      systems.append((name, content["translation"], _pictures(path, name)))
+      if not systems:
+        text, words = content["text"], " ".join(content["words"])
+        tree = _read(path, "tree", f"Dependency tree: {words}")
+      pictures = _read(path, "tree_read", f"The tree that {name} reads.")
+      pictures += _read(
+        path, "tree_found", f"The parents that {name} predicts."
+      )
+      pictures += _read(path, "attention", f"Attention of {name}.")
+      systems.append((name, content["translation"], pictures))
     if systems:
-      sentences.append(InspectedSentence(first["text"], tree, systems))
+      sentences.append(InspectedSentence(text, tree, systems))
   return sentences
-
-
-def _pictures(path: pathlib.Path, name: str) -> list[Picture]:
-  """Returns a system's pictures, stored next to a sentence's JSON file."""
-  texts = {
-    "tree_read": f"The tree that {name} reads.",
-    "tree_found": f"The parents that {name} predicts.",
-    "attention": f"Attention of {name}.",
-  }
-  pictures = [_read(path.with_suffix(f".{n}.svg"), t) for n, t in texts.items()]
-  return [picture for picture in pictures if picture]
-
-
-def _translations(
-  results: Comparison, example: Example
-) -> list[tuple[str, str, Markup]]:
-  """Returns (system, score, marked translation) for each system."""
-  rows = []
-  for system, _ in results.ordered():
-    name = system.name
-    if name in example.translations:
-      text = mark_differences(example.translations[name], example.reference)
-      rows.append((name, f"{example.scores[name]:.1f}", text))
-  return rows
 
 
 def mark_differences(hypothesis: str, reference: str) -> Markup:
@@ -199,12 +169,15 @@ def mark_differences(hypothesis: str, reference: str) -> Markup:
   return Markup(space).join(parts)
 
 
-def _render(figure: Figure, text: str) -> Picture:
-  return _picture(attention_samples.as_svg(figure), text)
+def _render(figure: Figure | None, text: str) -> list[Picture]:
+  """Returns the picture of a figure, in a list; [] for None."""
+  return [_picture(attention_samples.as_svg(figure), text)] if figure else []
 
 
-def _read(path: pathlib.Path, text: str) -> Picture | None:
-  return _picture(path.read_bytes(), text) if path.is_file() else None
+def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
+  """Returns the picture next to a sentence's JSON file, if there is one."""
+  path = path.with_suffix(f".{kind}.svg")
+  return [_picture(path.read_bytes(), text)] if path.is_file() else []
 
 
 def _picture(svg: bytes, text: str) -> Picture:

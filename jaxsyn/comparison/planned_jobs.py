@@ -35,7 +35,7 @@ from jaxsyn.options import (
 )
 from jaxsyn.plan import Plan, resolve
 from jaxsyn.session import teacher, workdir
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import checksums
 from jaxsyn.training import log
 
 FILE = "comparison.json"
@@ -82,9 +82,6 @@ class TrainingJob:
   def config(self) -> Config:
     return dataclasses.replace(self.system.config, seed=self.seed)
 
-  def hypotheses(self, split: str) -> pathlib.Path:
-    return self.run / "test" / f"{split}.txt"
-
   @property
   def attention_folder(self) -> pathlib.Path | None:
     """The directory of attention samples; None except for the first seed."""
@@ -97,6 +94,9 @@ class TrainingJob:
   @property
   def result_file(self) -> pathlib.Path:
     return self.run / run_result.FILE
+
+  def hypotheses(self, split: str) -> pathlib.Path:
+    return self.run / "test" / f"{split}.txt"
 
   @property
   def finished(self) -> bool:
@@ -143,12 +143,8 @@ class TrainingJob:
     Raises:
       InputError: The result, a translation or a figure is corrupt.
     """
-    try:
-      result = run_result.read(self.result_file)
-    except InputError as error:
-      raise InputError(
-        f"{error} Delete it, and run the same command again."
-      ) from None
+    remedy = "Delete it, and run the same command again."
+    result = run_result.read(self.result_file, remedy)
     if message := checksums.corrupt_files(self.run, result.files):
       raise InputError(
         f"{message}. Delete it, and {self.result_file}, and run the same "
@@ -161,10 +157,8 @@ def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
 ) -> list[TrainingJob]:
   """Returns the jobs for all systems and seeds, in the order of the seeds."""
-  return [
-    TrainingJob(folder, system, seed)
-    for seed, system in itertools.product(seeds, systems)
-  ]
+  pairs = itertools.product(seeds, systems)
+  return [TrainingJob(folder, system, seed) for seed, system in pairs]
 
 
 def without_missing_splits(system: System) -> System:
@@ -189,9 +183,7 @@ def without_missing_splits(system: System) -> System:
 def check(system: System, folder: pathlib.Path) -> Plan:
   """Checks that a system can be trained, before any training starts.
 
-  Args:
-    system: System to check.
-    folder: Directory of the comparison, in which a teacher may not exist yet.
+  A teacher in the directory of the comparison need not exist yet.
 
   Raises:
     InputError: The config does not fit itself or the prepared data.
@@ -221,11 +213,7 @@ def check(system: System, folder: pathlib.Path) -> Plan:
 
 
 def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
-  """Checks that all systems can be trained.
-
-  Raises:
-    InputError: Some systems cannot be trained; the message lists all of them.
-  """
+  """Checks that all systems can be trained; the error lists all that cannot."""
   plans, errors = [], []
   for system in systems:
     try:
@@ -235,9 +223,9 @@ def check_all(systems: Sequence[System], folder: pathlib.Path) -> list[Plan]:
   if len(errors) == 1:
     raise InputError(errors[0])
   if errors:
-    listed = "\n".join(f"  {error}" for error in errors)
+    listed = "".join(f"\n  {error}" for error in errors)
     raise InputError(
-      f"{len(errors)} of {len(systems)} systems cannot be trained:\n{listed}"
+      f"{len(errors)} of {len(systems)} systems cannot be trained:{listed}"
     )
   return plans
 
@@ -249,10 +237,7 @@ def record_systems(
 ) -> None:
   """Creates the directory of a comparison, or adds systems to it.
 
-  Args:
-    folder: Directory of the comparison.
-    systems: Systems to compare.
-    origin: Command-line arguments; None keeps the recorded ones.
+  If `origin` is None, the recorded command-line arguments are kept.
 
   Raises:
     InputError: The directory is a run directory, or has a system of the same
@@ -263,12 +248,25 @@ def record_systems(
       f"{folder} is the folder of a single run; name another for a comparison."
     )
   record = _read(folder)
+  remedy = "Use another --workdir, or the original settings."
   for system in systems:
-    hashes = workdir.hashes(system.manifest)
+    config = system.config
+    hashes = json.loads(json.dumps(workdir.hashes(system.manifest)))
     if old := record["systems"].get(system.name):
-      _check_same(folder, system, old, hashes)
+      if old["hashes"] != hashes:
+        raise InputError(
+          f"{folder} has runs on other data than {config.data.directory} "
+          f"(vocabulary, parser or records differ). {remedy}"
+        )
+      was = read_config(old["config"], CHECKPOINT_MODE)
+      free = neutral_options(Config)
+      if changes := workdir.differences(was, config, but=free):
+        raise InputError(
+          f"{folder} has runs of {system.name} with another config: "
+          f"{workdir.shortened(changes)}. {remedy}"
+        )
     record["systems"][system.name] = {
-      "config": as_dict(system.config),
+      "config": as_dict(config),
       "hashes": hashes,
       "published": dict(system.published),
     }
@@ -276,7 +274,7 @@ def record_systems(
   record["format"] = FORMAT
   if origin:
     record["origin"] = dataclasses.asdict(origin)
-  files.write_json(folder / FILE, checksums.add_checksum(record))
+  workdir.write_record(folder / FILE, record)
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
@@ -311,38 +309,11 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   if not path.is_file():
     return {"systems": {}}
-  try:
-    record = checksums.verify_checksum(files.read_json(path))
-  except ValueError as error:
-    raise InputError(
-      f"{path} is corrupt ({str(error).rstrip('.')}). Use another --workdir."
-    ) from None
+  remedy = "Use another --workdir."
+  record = workdir.read_record(path, remedy)
   if record.get("format") != FORMAT:
     raise InputError(
       f"{path} has format {record.get('format')}; this version reads {FORMAT}. "
-      "Use another --workdir."
+      f"{remedy}"
     )
   return record
-
-
-def _check_same(
-  folder: pathlib.Path,
-  system: System,
-  old: Mapping[str, Any],
-  hashes: Mapping[str, Any],
-) -> None:
-  """Raises InputError unless the recorded system has equal data and options."""
-  remedy = "Use another --workdir, or the original settings."
-  if old["hashes"] != json.loads(json.dumps(hashes)):
-    raise InputError(
-      f"{folder} has runs on other data than {system.config.data.directory} "
-      f"(vocabulary, parser or records differ). {remedy}"
-    )
-  was = read_config(old["config"], CHECKPOINT_MODE)
-  if changes := workdir.differences(
-    was, system.config, but=neutral_options(Config)
-  ):
-    raise InputError(
-      f"{folder} has runs of {system.name} with another config: "
-      f"{workdir.shortened(changes)}. {remedy}"
-    )

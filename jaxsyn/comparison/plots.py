@@ -98,31 +98,22 @@ def curves(
   Returns:
     The figure; None if no run has this score.
   """
-  values: list[float] = []  # of all systems, so that all figures have one scale
-  figure, axes = _panel(
-    title_of(results, system, with_baseline=True),
-    "updates",
-    f"validation {name_of(metric)}",
-  )
+  title = title_of(results, system, with_baseline=True)
+  figure, axes = _panel(title, "updates", f"validation {name_of(metric)}")
+  values: list[float] = []
   for run in results.runs:
     values += _curve(run, metric).values()
   for name, style in _lines(results, system).items():
     seeds = [_curve(run, metric) for run in results.runs if run.system == name]
     seeds = [curve for curve in seeds if curve]
-    if not seeds:
-      continue
     for curve in seeds:
       axes.plot(*zip(*curve.items()), **style, lw=0.6, alpha=0.45)
     # The mean would jump at the end of a run: only steps that all runs have.
-    steps = sorted(set.intersection(*map(set, seeds)))
+    steps = sorted(set.intersection(*map(set, seeds))) if seeds else []
     means = [statistics.fmean(curve[step] for curve in seeds) for step in steps]
     if steps:
       axes.plot(steps, means, **style, lw=1.6, marker="o", ms=3, label=name)
-  if not _has_labels(axes):
-    return None
-  axes.set_ylim(_limits(values))
-  axes.legend(fontsize=7, frameon=False)
-  return figure
+  return figure if _finish(axes, values) else None
 
 
 @_PLAIN_TEXT
@@ -135,13 +126,13 @@ def by_fact(
     The figure; None if no bucket has enough sentences.
   """
   metric = results.metrics[0]
-  buckets = [b for b in split.buckets if b.by == by and b.count]
   figure, axes = _panel(
     title_of(results, system),
     f"{by}; sentences",
     f"{heading(metric)} over {results.baseline}",
     grid="y",
   )
+  buckets = [b for b in split.buckets if b.by == by and b.count]
   lines = _lines(results, system)
   lines.pop(results.baseline)
   for index, (name, style) in enumerate(lines.items()):
@@ -158,20 +149,15 @@ def by_fact(
         axes.plot([xs[-1]] * 2, ends, color=style["color"], lw=1.2, alpha=0.8)
     if xs:
       axes.plot(xs, ys, **style, lw=1.2, marker="o", ms=4, label=name)
-  if not _has_labels(axes):
-    return None
-  axes.axhline(0, color="0.3", lw=0.8)
-  values = [0.0]  # of all systems, so that all figures have one scale
+  values = [0.0]
   for bucket in buckets:
     for d in bucket.differences:
       if (d.metric, d.baseline) == (metric, results.baseline):
         values += [v for v in (d.value, d.low, d.high) if v is not None]
-  axes.set_ylim(_limits(values))
+  axes.axhline(0, color="0.3", lw=0.8)
   labels = [f"{b.label}\n{b.count}" for b in buckets]
   axes.set_xticks(range(len(buckets)), labels, size=7)
-  if len(lines) > 1:
-    axes.legend(fontsize=7, frameon=False)
-  return figure
+  return figure if _finish(axes, values, legend=len(lines) > 1) else None
 
 
 def title_of(
@@ -204,15 +190,21 @@ def _panel(
   return figure, axes
 
 
-def _has_labels(axes: Axes) -> bool:
-  return bool(axes.get_legend_handles_labels()[1])
+def _finish(
+  axes: Axes, values: Sequence[float], *, legend: bool = True
+) -> bool:
+  """Adds limits and a legend; returns whether the figure has a line.
 
-
-def _limits(values: Sequence[float]) -> tuple[float, float]:
-  """Returns axis limits that include all values, with a margin."""
+  The limits include the values of all systems, so that all figures have one scale.
+  """
+  if not axes.get_legend_handles_labels()[1]:
+    return False
   low, high = min(values), max(values)
   margin = 0.06 * (high - low) or 1.0
-  return low - margin, high + margin
+  axes.set_ylim(low - margin, high + margin)
+  if legend:
+    axes.legend(fontsize=7, frameon=False)
+  return True
 
 
 def _lines(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from jaxsyn.comparison import notes, tables
 from jaxsyn.comparison.results import Comparison
-from jaxsyn.comparison.tables import Cell, Table
+from jaxsyn.comparison.tables import Table
 from jaxsyn.scoring.metrics import heading
 from jaxsyn.scoring.tables import Rows, aligned
 
@@ -37,7 +37,7 @@ _BLOCK_START = re.compile(r"^(\d*)([.)#>+=-])")
 
 def as_text(results: Comparison) -> str:
   """Returns the scores with notes and conclusions, for a terminal."""
-  rows = _rows(tables.scores(results), str, {"control": "  {}"})
+  rows = _rows(tables.scores(results), str, control="  {}")
   parts = [aligned(rows), *notes.of_scores(results)]
   return "\n\n".join([*parts, *notes.conclusions(results)])
 
@@ -51,14 +51,12 @@ def markdown(results: Comparison) -> str:
   parts += ["## Systems", _markdown_table(tables.systems(results))]
   parts += ["## Differences", _markdown_table(tables.differences(results))]
   parts.append(_paragraph(notes.of_differences(results)))
+  metric = heading(results.metrics[0])
   for split in results.splits:
     if split.buckets:
-      metric = heading(results.metrics[0])
-      parts.append(
-        f"## {_paragraph(f'{split.name} by length and tree, {metric}')}"
-      )
-      by_fact = tables.by_fact(results, split)
-      parts += map(_markdown_table, by_fact.values())
+      title = f"{split.name} by length and tree, {metric}"
+      parts.append(f"## {_paragraph(title)}")
+      parts += map(_markdown_table, tables.by_fact(results, split).values())
   parts += ["## Runs", _markdown_table(tables.runs(results))]
   parts += [_paragraph(notes.OF_RUNS), "## Setting"]
   parts += map(_paragraph, notes.setting(results))
@@ -70,27 +68,26 @@ def latex(results: Comparison) -> str:
 
   Published scores are gray if xcolor is loaded.
   """
-  styles = {
-    "best": r"\textbf{{{}}}",
-    "published": r"\textcolor{{gray}}{{{}}}",
-    "control": r"\quad {}",
-  }
-  rows = _rows(tables.scores(results), _latex_text, styles)
-  head, *body = (" & ".join(row) + r" \\" for row in rows)
+  head, *body = _rows(
+    tables.scores(results),
+    _latex_text,
+    best=r"\textbf{{{}}}",
+    published=r"\textcolor{{gray}}{{{}}}",
+    control=r"\quad {}",
+  )
   title = notes.title(results)
   texts = [f"{title.rstrip('.')}.", *notes.of_scores(results), notes.BOLD]
-  # Without xcolor, published scores are black.
-  define_color = [r"\providecommand{\textcolor}[2]{#2}"]
-  lines = [
-    f"% {_one_line(title)}; needs \\usepackage{{booktabs}}.",
-    *(define_color if tables.published_tasks(results) else []),
+  lines = [f"% {_one_line(title)}; needs \\usepackage{{booktabs}}."]
+  if tables.published_tasks(results):  # without xcolor, they are black
+    lines.append(r"\providecommand{\textcolor}[2]{#2}")
+  lines += [
     r"\begin{table}",
     r"\centering",
-    r"\begin{tabular}{l" + "r" * (len(rows[0]) - 1) + "}",
+    r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
     r"\toprule",
-    head,
+    " & ".join(head) + r" \\",
     r"\midrule",
-    *body,
+    *(" & ".join(row) + r" \\" for row in body),
     r"\bottomrule",
     r"\end{tabular}",
     rf"\caption{{{_latex_text(' '.join(texts))}}}",
@@ -100,28 +97,27 @@ def latex(results: Comparison) -> str:
   return "\n".join(lines)
 
 
-def _rows(
-  table: Table, escape: Callable[[str], str], styles: dict[str, str]
-) -> Rows:
-  """Returns the formatted rows of a table, starting with the header."""
+def _rows(table: Table, escape: Callable[[str], str], **styles: str) -> Rows:
+  """Returns the rows of a table, starting with the header.
 
-  def cell(one: Cell) -> str:
-    text = escape(one.text)
-    return styles.get(one.style, "{}").format(text) if text else ""
-
-  return [
-    list(map(escape, table.head)),
-    *(list(map(cell, r)) for r in table.rows),
-  ]
+  Args:
+    table: The table.
+    escape: Function that escapes a text.
+    **styles: Format of the text of cells with a style.
+  """
+  rows = [[escape(text) for text in table.head]]
+  for row in table.rows:
+    cells = [(styles.get(cell.style, "{}"), escape(cell.text)) for cell in row]
+    rows.append([style.format(text) if text else "" for style, text in cells])
+  return rows
 
 
 def _markdown_table(table: Table) -> str:
-  styles = {"best": "**{}**", "control": "&nbsp;&nbsp;{}"}
-  rows = _rows(table, _cell_text, styles)
-  lines = ["| " + " | ".join(row) + " |" for row in rows]
+  rows = _rows(table, _cell_text, best="**{}**", control="&nbsp;&nbsp;{}")
+  head, *body = ["| " + " | ".join(row) + " |" for row in rows]
   numbers = len(table.head) - table.words
   rule = "|" + "---|" * table.words + "---:|" * numbers
-  return "\n".join([lines[0], rule, *lines[1:]])
+  return "\n".join([head, rule, *body])
 
 
 def _paragraph(text: str) -> str:
@@ -141,9 +137,7 @@ def _escape_markup(text: str) -> str:
 
 
 def _latex_text(text: str) -> str:
-  return "".join(
-    _TEX.get(character, character) for character in _one_line(text)
-  )
+  return "".join(_TEX.get(letter, letter) for letter in _one_line(text))
 
 
 def _one_line(text: str) -> str:

@@ -198,8 +198,7 @@ class Example:
   Attributes:
     line: Line in the test set, from 1.
     seed: Seed of the shown runs.
-    scores: System -> score of the translation.
-    translations: System -> translation.
+    scores, translations: System -> its translation's score, and the translation.
   """
 
   line: int
@@ -279,7 +278,6 @@ class Comparison:
   """Scores, differences and tests of several systems.
 
   Attributes:
-    format: Version of the file format.
     made: Time (UTC) when the last run finished.
     version: Version of jaxsyn.
     config_file, overrides, ablation: Attributes of `Origin`.
@@ -320,21 +318,20 @@ class Comparison:
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:
     """Returns pairs (system, is control), each system before its controls."""
-    by_name = {system.name: system for system in self.systems}
+    names = {system.name for system in self.systems}
     rows = []
     for system in self.systems:
-      if system.control_of not in by_name:
+      if system.control_of not in names:
         rows.append((system, False))
-        rows += [(by_name[name], True) for name in system.controls]
+        rows += [(self.system(name), True) for name in system.controls]
     return rows
 
   def leading(self) -> list[ComparedSystem]:
     """Returns the systems that are neither controls nor the baseline."""
-    return [
-      system
-      for system, is_control in self.ordered()
-      if not is_control and system.name != self.baseline
+    systems = [
+      system for system, is_control in self.ordered() if not is_control
     ]
+    return [system for system in systems if system.name != self.baseline]
 
 
 def find(

@@ -36,7 +36,7 @@ from jaxsyn.options import (
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED
-from jaxsyn.storage import checksums, files
+from jaxsyn.session import workdir
 
 FORMAT = 1
 FILE = "result.json"
@@ -136,8 +136,6 @@ class RunResult:
   """Result of a finished run: facts, config, and metric statistics.
 
   Attributes:
-    format: Version of the file format.
-    version: Version of jaxsyn.
     commit: Git commit of the code, with "+changes" if files were modified;
       several, with commas, if the run was resumed with other code; None outside
       a checkout.
@@ -177,33 +175,26 @@ def sha256_of_lines(lines: Iterable[str]) -> str:
 
 def write(path: pathlib.Path, result: RunResult) -> None:
   """Writes the result of a run with its checksum, atomically."""
-  content = dataclasses.asdict(result)
-  files.write_json(path, checksums.add_checksum(content))
+  workdir.write_record(path, dataclasses.asdict(result))
 
 
-def read(path: pathlib.Path) -> RunResult:
+def read(path: pathlib.Path, remedy: str = "Leave it out.") -> RunResult:
   """Reads the result of a run.
 
   Raises:
-    InputError: The file is missing, corrupt, or has another format.
+    InputError: The file is missing, corrupt, or has another format; the message
+      ends with the remedy.
   """
-  try:
-    document = checksums.verify_checksum(files.read_json(path))
-  except FileNotFoundError:
-    raise InputError(f"{path} does not exist.") from None
-  except (OSError, ValueError) as error:
-    raise InputError(
-      f"{path} is corrupt, or not the result of a run "
-      f"({str(error).rstrip('.')})."
-    ) from None
+  document = workdir.read_record(path, remedy)
   if document.get("format") != FORMAT:
     raise InputError(
-      f"{path} has format {document.get('format')}; this version reads {FORMAT}."
+      f"{path} has format {document.get('format')}; this version reads "
+      f"{FORMAT}. {remedy}"
     )
   location = ConfigPath(str(path))
   result = from_config(RunResult, document, location, CHECKPOINT_MODE)
   for split, test in result.tests.items():
-    _check(test, location / split)
+    _check_arrays(test, location / split)
   return result
 
 
@@ -246,15 +237,14 @@ def check_comparable(
   first_runs: dict[str, RunResult] = {}
   for run in runs:
     other = first_runs.setdefault(run.system, run)
+    both = f"{other.name} and {run.name}"
     if differences := _differences(other.config, run.config):
-      raise InputError(
-        f"{other.name} and {run.name} have other configs: "
-        f"{', '.join(differences[:5])}."
-      )
+      listed = ", ".join(differences[:5])
+      raise InputError(f"{both} have other configs: {listed}.")
     if other.data.hashes != run.data.hashes:
       raise InputError(
-        f"{other.name} and {run.name} were trained on different data: hashes of "
-        "records, vocabulary or parser differ."
+        f"{both} were trained on different data: hashes of records, vocabulary "
+        "or parser differ."
       )
     if more := sorted(set(run.tests) - set(baseline.tests)):
       raise InputError(
@@ -271,12 +261,13 @@ def _check_test(
   if split not in run.tests:
     raise InputError(f"{run.name} was not scored on test set {split}.")
   test, expected = run.tests[split], baseline.tests[split]
+  both = f"{run.name} and {baseline.name}"
   for side in ("reference", "source"):
     key = f"{side}_sha256"
     if getattr(test, key) != getattr(expected, key):
       raise InputError(
-        f"{run.name} and {baseline.name}, {split}: their {side}s differ "
-        "(SHA-256), so their scores cannot be compared."
+        f"{both}, {split}: their {side}s differ (SHA-256), so their scores "
+        "cannot be compared."
       )
   for metric in metrics:
     if metric not in test.metrics:
@@ -288,8 +279,8 @@ def _check_test(
     signatures = [one.metrics[metric].signature for one in (test, expected)]
     if signatures[0] != signatures[1]:
       raise InputError(
-        f"{run.name} and {baseline.name} have other signatures of {metric} on "
-        f"{split}: {signatures[0]} and {signatures[1]}."
+        f"{both} have other signatures of {metric} on {split}: "
+        f"{' and '.join(signatures)}."
       )
 
 
@@ -306,7 +297,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
   ]
 
 
-def _check(test: SplitStatistics, path: ConfigPath) -> None:
+def _check_arrays(test: SplitStatistics, path: ConfigPath) -> None:
   """Checks that each array is intact and has one row per sentence."""
   arrays = dict(test.facts)
   for name, metric in test.metrics.items():

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import jaxsyn
 from jaxsyn.comparison.planned_jobs import TrainingJob
@@ -75,14 +75,8 @@ class JobState:
   is_stopping: bool = False
 
 
-@dataclasses.dataclass(frozen=True)
-class RunnerResult:
-  """Runs that failed, and the signal that stopped the runner, if any.
-
-  Attributes:
-    signal: Name of the signal that stopped it, or "".
-    failed: Error message of each failed run.
-  """
+class RunnerResult(NamedTuple):
+  """The signal that stopped the runner, or "", and messages of failed runs."""
 
   signal: str
   failed: dict[TrainingJob, str]
@@ -106,16 +100,16 @@ class JobRunner:
       log: Log of the comparison.
       slots: Environment variables of each process that runs at the same time.
     """
-    self._jobs, self._command, self._log = list(jobs), command, log
+    self._command, self._log = command, log
     self._free_slots = list(slots)
     self._states = {job: JobState() for job in jobs}
     self._failed: dict[TrainingJob, str] = {}
 
   def run(self) -> RunnerResult:
     """Runs all unfinished jobs; returns at the end or after a signal."""
-    waiting = [job for job in self._jobs if not job.finished]
-    if finished := len(self._jobs) - len(waiting):
-      total = len(self._jobs)
+    total = len(self._states)
+    waiting = [job for job in self._states if not job.finished]
+    if finished := total - len(waiting):
       self._log.write(f"{finished} of {total} runs are finished already")
     next_report = 0.0
     with StopSignals() as signals:
@@ -155,13 +149,15 @@ class JobRunner:
     validated = (record["step"] for record in job.validations())
     state.reported = max(validated, default=0)
     self._write(job, f"resumes from about step {step}" if step else "starts")
+    root = pathlib.Path(jaxsyn.__file__).resolve().parent.parent
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     with job.output_file.open("ab") as output:
       state.process = subprocess.Popen(
         self._command(job),
         stdin=subprocess.PIPE,
         stdout=output,
         stderr=subprocess.STDOUT,
-        env={**_environment(), **slot},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **slot},
         # Ctrl-C reaches this process only, which forwards it once.
         start_new_session=True,
       )
@@ -179,15 +175,20 @@ class JobRunner:
       self._free_slots.append(state.slot)
       if job.finished:
         self._report_validations(job)
-        self._write(job, _finish_text(job))
+        facts = job.read_result().facts
+        self._write(
+          job,
+          f"finished at step {facts.step} ({facts.reason}), best validation "
+          f"{_score_text(job, facts.best_score)} at step {facts.best_step}, "
+          f"{facts.minutes:.1f} minutes",
+        )
       elif signals.name:
         self._write(job, "stopped")
       elif code <= 0 and state.starts < MAX_STARTS:  # killed or stopped
         self._write(job, f"{_end_text(code)}; it is restarted")
         restarted.append(job)
       else:
-        output = job.last_output(3)
-        self._failed[job] = f"{_end_text(code)}: {output}"
+        self._failed[job] = f"{_end_text(code)}: {job.last_output(3)}"
         self._write(job, f"failed; {self._failed[job]}")
     return restarted
 
@@ -201,14 +202,14 @@ class JobRunner:
 
   def _report_validations(self, job: TrainingJob) -> None:
     """Logs each new validation of a run."""
-    state, metric = self._states[job], job.config.train.selection
+    state, train = self._states[job], job.config.train
     for record in job.validations():
       if record["step"] > state.reported:
         state.reported = record["step"]
+        score = _score_text(job, record[train.selection])
         self._write(
           job,
-          f"step {record['step']}/{job.config.train.steps}, "
-          f"validation {_score_text(job, record[metric])}, "
+          f"step {record['step']}/{train.steps}, validation {score}, "
           f"{record['minutes']:.1f} minutes",
         )
 
@@ -235,22 +236,6 @@ def watch_parent() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
   threading.Thread(target=wait, daemon=True, name="parent").start()
-
-
-def _environment() -> dict[str, str]:
-  """Returns environment variables for a process that imports this jaxsyn."""
-  root = str(pathlib.Path(jaxsyn.__file__).resolve().parent.parent)
-  paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-  return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _finish_text(job: TrainingJob) -> str:
-  facts = job.read_result().facts
-  return (
-    f"finished at step {facts.step} ({facts.reason}), best validation "
-    f"{_score_text(job, facts.best_score)} at step {facts.best_step}, "
-    f"{facts.minutes:.1f} minutes"
-  )
 
 
 def _score_text(job: TrainingJob, score: float) -> str:

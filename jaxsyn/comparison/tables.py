@@ -5,15 +5,14 @@ They are made from `jaxsyn.comparison.results.Comparison` alone.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import (
   ComparedSystem,
   Comparison,
-  SeedRun,
   Summary,
   TestSet,
   find,
@@ -27,22 +26,18 @@ from jaxsyn.scoring.tables import interval
 MARKS = ((0.01, "‡"), (0.05, "†"))
 
 
-@dataclasses.dataclass(frozen=True)
-class Cell:
-  """Text of a table cell, and its style.
+class Cell(NamedTuple):
+  """Plain text of a table cell, and its style.
 
-  Attributes:
-    text: Plain text.
-    style: "best" of its column, "published" in a paper, "control" (the name of
-      a control, which is indented), or "".
+  The style is "best" of its column, "published" in a paper, "control" (the name
+  of a control, which is indented), or "".
   """
 
   text: str
   style: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
+class Table(NamedTuple):
   """Headings and rows of a table.
 
   Attributes:
@@ -55,31 +50,30 @@ class Table:
   rows: list[list[Cell]]
   words: int = 1
 
-  @classmethod
-  def of(
-    cls, head: list[str], rows: Sequence[Sequence[str]], words: int = 1
-  ) -> Table:
-    """Creates a table from plain texts, without styles."""
-    return cls(head, [[Cell(text) for text in row] for row in rows], words)
+
+def plain(
+  head: list[str], rows: Sequence[Sequence[str]], words: int = 1
+) -> Table:
+  """Returns a table of plain texts, without styles."""
+  return Table(head, [[*map(Cell, row)] for row in rows], words)
 
 
 def scores(results: Comparison) -> Table:
   """Returns the table of scores: mean ± standard deviation over seeds."""
-  columns = list(itertools.product(results.splits, results.metrics))
   tasks = published_tasks(results)
   head = ["system", "seeds", *score_columns(results)]
   head += [f"published BLEU, {task}" for task in tasks]
   rows = []
   for system, is_control in results.ordered():
-    row = [Cell(system.name, "control" if is_control else "")]
-    counts = [
-      len(s.values) for s in results.splits[0].scores if s.system == system.name
-    ]
+    name = system.name
+    first = results.splits[0].scores
+    counts = [len(s.values) for s in first if s.system == name]
+    row = [Cell(name, "control" if is_control else "")]
     row.append(Cell(str(max(counts, default=0))))
-    for split, metric in columns:
-      score = find(split.scores, system.name, metric)
+    for split, metric in itertools.product(results.splits, results.metrics):
+      score = find(split.scores, name, metric)
       difference = find(
-        split.over_seeds, system.name, metric, baseline=results.baseline
+        split.over_seeds, name, metric, baseline=results.baseline
       )
       is_best = score and points(score.mean, metric) == _best(split, metric)
       text = mean(score) + mark(difference)
@@ -104,12 +98,8 @@ def systems(results: Comparison) -> Table:
       and not name.startswith(("system", "prepare."))
     ]
     rows.append([system.name, description(system), ", ".join(differing)])
-  head = [
-    "system",
-    "description",
-    f"options that differ from {results.baseline}",
-  ]
-  return Table.of(head, rows, words=3)
+  differing_head = f"options that differ from {results.baseline}"
+  return plain(["system", "description", differing_head], rows, words=3)
 
 
 def description(system: ComparedSystem) -> str:
@@ -126,45 +116,46 @@ def description(system: ComparedSystem) -> str:
 
 def differences(results: Comparison) -> Table:
   """Returns the table of differences: over seeds and sentences, and by seed."""
-  over_seeds = [split.over_seeds for split in results.splits]
-  margins = {d.margin for d in itertools.chain.from_iterable(over_seeds)}
-  with_margin = bool(margins - {None})
+  rows = []
+  with_margin = any(
+    d.margin is not None for split in results.splits for d in split.over_seeds
+  )
+  for split, d in [(s, d) for s in results.splits for d in s.over_seeds]:
+    row = [split.name, heading(d.metric), d.system, d.baseline]
+    row.append(points(d.value, d.metric, "+"))
+    row.append(interval(split.with_interval(d), decimals(d.metric)))
+    adjusted = p_value(d.adjusted_p) or "not in the family"
+    row += [p_value(d.p), adjusted if d.p is not None else "", verdict(d)]
+    if with_margin:
+      low = points(d.equivalence_low, d.metric, "+")
+      high = points(d.equivalence_high, d.metric, "+")
+      row += [p_value(d.equivalence_p), low and f"{low} .. {high}"]
+    row.append("" if d.degrees is None else f"{min(d.degrees, 1000):.0f}")
+    row += [points(d.seed_sd, d.metric), points(d.sentence_sd, d.metric)]
+    row.append(", ".join(points(x, d.metric, "+") for x in d.by_seed))
+    tests = [one.tests[0] for one in split.of_each_seed(d) if one.tests]
+    row.append(", ".join(f"{test.p:.3f}" for test in tests))
+    rows.append(row)
   head = ["split", "metric", "system", "against", "difference"]
   head += ["95 % interval", "p", "Holm-adjusted p", "verdict"]
   if with_margin:
     head += ["p of equivalence", "90 % interval"]
   head += ["degrees of freedom", "sd from seeds"]
   head += ["sd from sentences", "each seed", "p of each seed"]
-  rows = []
-  for split in results.splits:
-    for d in split.over_seeds:
-      row = [split.name, heading(d.metric), d.system, d.baseline]
-      row.append(points(d.value, d.metric, "+"))
-      row.append(interval(split.with_interval(d), decimals(d.metric)))
-      row += [p_value(d.p), _adjusted_p(d), verdict(d)]
-      if with_margin:
-        row += [p_value(d.equivalence_p), _equivalence_interval(d)]
-      row.append("" if d.degrees is None else f"{min(d.degrees, 1000):.0f}")
-      row += [points(d.seed_sd, d.metric), points(d.sentence_sd, d.metric)]
-      row.append(", ".join(points(x, d.metric, "+") for x in d.by_seed))
-      tests = [one.tests[0] for one in split.of_each_seed(d) if one.tests]
-      row.append(", ".join(f"{test.p:.3f}" for test in tests))
-      rows.append(row)
-  return Table.of(head, rows, words=4)
+  return plain(head, rows, words=4)
 
 
 def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
   """Returns tables of the primary metric by length and by tree properties."""
-  metric = results.metrics[0]
   tables = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
     buckets = [b for b in split.buckets if b.by == by and b.count]
     head = [by, *(f"{b.label} ({b.count} lines)" for b in buckets)]
     rows = []
     for system, _ in results.ordered():
-      summaries = [find(b.scores, system.name, metric) for b in buckets]
-      rows.append([system.name, *map(mean, summaries)])
-    tables[by] = Table.of(head, rows)
+      found = [find(b.scores, system.name, results.metrics[0]) for b in buckets]
+      rows.append([system.name, *map(mean, found)])
+    tables[by] = plain(head, rows)
   return tables
 
 
@@ -188,25 +179,25 @@ def runs(results: Comparison) -> Table:
     row += [f"{facts.minutes:.1f}", f"{facts.tokens_per_s:.0f}"]
     row.append(f"{facts.parameters:,}")
     if with_rates:
-      row.append(_wrong_parents(run))
+      rates = []
+      for split in run.scores:
+        for side, rate in facts.wrong_parents.get(split, {}).items():
+          rates.append(f"{split} {side} {100 * rate:.2f} %")
+      row.append(", ".join(rates))
     rows.append(row)
-  return Table.of(head, rows)
+  return plain(head, rows)
 
 
 def score_columns(results: Comparison) -> list[str]:
   """Returns the column headings of the scores: one per test set and metric."""
-  return [
-    f"{split.name} {heading(metric)}"
-    for split, metric in itertools.product(results.splits, results.metrics)
-  ]
+  columns = itertools.product(results.splits, results.metrics)
+  return [f"{split.name} {heading(metric)}" for split, metric in columns]
 
 
 def published_tasks(results: Comparison) -> list[str]:
   """Returns the tasks for which papers published scores of the systems."""
-  tasks = dict[str, None]()
-  for system in results.systems:
-    tasks.update(dict.fromkeys(system.published))
-  return list(tasks)
+  published = (system.published for system in results.systems)
+  return list(dict.fromkeys(itertools.chain.from_iterable(published)))
 
 
 def mean(summary: Summary | None) -> str:
@@ -244,27 +235,6 @@ def verdict(difference: Hierarchical) -> str:
   if difference.verdict != "equivalent":
     return difference.verdict
   return f"equivalent within ±{difference.margin:g}"
-
-
-def _adjusted_p(difference: Hierarchical) -> str:
-  if difference.p is None:
-    return ""
-  return p_value(difference.adjusted_p) or "not in the family"
-
-
-def _equivalence_interval(difference: Hierarchical) -> str:
-  low = points(difference.equivalence_low, difference.metric, "+")
-  high = points(difference.equivalence_high, difference.metric, "+")
-  return low and f"{low} .. {high}"
-
-
-def _wrong_parents(run: SeedRun) -> str:
-  """Formats the fraction of wrong parents in each test set and side."""
-  texts = []
-  for split in run.scores:
-    for side, rate in run.facts.wrong_parents.get(split, {}).items():
-      texts.append(f"{split} {side} {100 * rate:.2f} %")
-  return ", ".join(texts)
 
 
 def _best(split: TestSet, metric: str) -> str:

@@ -5,7 +5,7 @@ import dataclasses
 from models_under_test import config_of
 
 from jaxsyn.comparison import results, run_result
-from jaxsyn.comparison.controls import control_of, controls
+from jaxsyn.comparison.analysis import control_of
 from jaxsyn.comparison.hierarchical import Bootstrap, Hierarchical
 from jaxsyn.config import as_dict
 from jaxsyn.scoring.results import Difference, PairedTest, Score
@@ -106,12 +106,13 @@ def split_made():
 def made(**changes):
   """Three systems, one of them a control, on one test set."""
   configs = {name: as_dict(config_of(name)) for name in SCORES}
+  controlled = {name: control_of(name, configs) for name in SCORES}
   entries = []
-  for name in SCORES:
+  for name, of in controlled.items():
     tree = {"tree": configs[name]["data"]["tree"]}
     config = CONFIG | {"system": name, "data": tree}
-    related = controls(name, configs), control_of(name, configs)
-    entries.append(results.ComparedSystem(name, config, DATA, *related, {}))
+    controls = tuple(n for n in SCORES if controlled[n] == name)
+    entries.append(results.ComparedSystem(name, config, DATA, controls, of, {}))
   run = results.SeedRun(
     "transformer",
     0,

@@ -10,18 +10,16 @@ from results_made import run_made
 from scored import scorer_of
 from test_run_result import REFERENCES, run, statistics, translations
 
-from jaxsyn.comparison import analysis, controls, examples, report, results
-from jaxsyn.comparison.controls import control_of
+from jaxsyn.comparison import analysis, examples, report, results
+from jaxsyn.comparison.analysis import control_of
 from jaxsyn.comparison.inference import Inference, holm
 from jaxsyn.config import as_dict
 from jaxsyn.configs import systems
 from jaxsyn.data.sentence.controls import Random, Sampled
 from jaxsyn.errors import InputError
-from jaxsyn.scoring import buckets
 from jaxsyn.scoring.settings import Settings
 
 SETTINGS = Settings(metrics=("exact",), samples=200)
-PAIR = [("other", "base")]
 SCORER = scorer_of("exact", [["a"] * 4])
 
 
@@ -36,31 +34,32 @@ def scored(**right):
   }
 
 
-def over_seeds(runs, pairs=PAIR):
-  draws = SETTINGS.draws
-  resamples = analysis.resampled(runs, draws)
-  return analysis.over_seeds(runs, pairs, draws, Inference(), resamples)
+def split_of(runs, pairs=(("other", "base"),), facts=None):
+  return analysis.test_set(
+    "test", runs, pairs, facts or {}, SETTINGS, Inference()
+  )
 
 
 def test_means_deviations_and_pairs_of_seeds():
   runs = scored(base=(1, 2), other=(2, 4))
+  result = split_of(runs)
   # 50 and 100: mean 75, deviations of 25 each way: √(2 · 25² / 1).
-  _, summary = analysis.summaries(runs)
-  assert (summary.mean, summary.values, summary.seeds) == (
-    75,
-    (50, 100),
-    (0, 1),
-  )
+  _, summary = result.scores
+  assert (summary.mean, summary.values) == (75, (50, 100))
+  assert summary.seeds == (0, 1)
   assert summary.sd == pytest.approx(2**0.5 * 25)
-  (result,) = over_seeds(runs)
-  assert (result.by_seed, result.value) == ((25, 50), 37.5)
-  resamples = analysis.resampled(runs, SETTINGS.draws)
-  singles = analysis.over_sentences(runs, PAIR, SETTINGS, resamples)
-  assert [(s.seed, s.difference.value) for s in singles] == [(0, 25), (1, 50)]
+  (difference,) = result.over_seeds
+  assert (difference.by_seed, difference.value) == ((25, 50), 37.5)
+  assert 0 <= difference.bootstrap.low < difference.bootstrap.high
+  singles = [(s.seed, s.difference.value) for s in result.over_sentences]
+  assert singles == [(0, 25), (1, 50)]
   del runs["other"][0]  # a seed that only the baseline has
-  (result,) = over_seeds(runs)
-  assert (result.seeds, result.by_seed, result.p) == ((1,), (50,), None)
-  assert analysis.summaries(runs)[1].sd is None
+  result = split_of(runs)
+  (d,) = result.over_seeds
+  assert (d.seeds, d.by_seed, d.p) == ((1,), (50,), None)
+  assert result.scores[1].sd is None
+  (d,) = split_of(runs, (("base", "other"),)).over_seeds
+  assert (d.seeds, d.by_seed) == ((1,), (-50,))
 
 
 def test_systems_are_compared_with_their_controls():
@@ -68,9 +67,10 @@ def test_systems_are_compared_with_their_controls():
     transformer=(1,), pascal=(3,), pascal_random_tree=(2,), deps_san=(2,)
   )
   configs = {name: as_dict(config_of(name)) for name in runs}
-  pairs = controls.pairs(configs, "transformer")
-  result = over_seeds(runs, pairs)
-  assert [(f.system, f.baseline, f.value) for f in result] == [
+  controlled = {name: control_of(name, configs) for name in configs}
+  pairs = analysis.pairs_to_test(controlled, "transformer")
+  differences = split_of(runs, pairs).over_seeds
+  assert [(d.system, d.baseline, d.value) for d in differences] == [
     ("pascal", "transformer", 50),
     ("pascal_random_tree", "transformer", 25),
     ("deps_san", "transformer", 25),
@@ -99,12 +99,9 @@ def test_a_control_differs_in_its_trees_alone():
 
 
 def test_buckets_have_all_runs():
-  runs = scored(base=(1, 3), other=(2, 4))
-  table = buckets.Buckets(
-    "half", ("first", "none", "last"), np.array([0, 0, 2, 2])
-  )
-  in_table = analysis.in_buckets(table, runs, PAIR, SETTINGS.draws, Inference())
-  first, none, last = in_table
+  depths = {"tree depth": [1, 2, 9, 9]}
+  result = split_of(scored(base=(1, 3), other=(2, 4)), facts=depths).buckets
+  first, none, *_, last = result
   assert (first.count, none.count, last.share) == (2, 0, 0.5)
   assert [s.values for s in first.scores] == [(50, 100), (100, 100)]
   assert [s.values for s in last.scores] == [(0, 50), (0, 100)]
@@ -266,22 +263,17 @@ def test_examples_have_the_largest_differences():
   references = ["a red bird", "the old house", "no more"]
   # Line 1: equal. Line 2: only seed 1 differs. Line 3: both seeds differ.
   texts = {
-    "base": {0: list(references), 1: list(references)},
-    "other": {
-      0: ["a red bird", "the old house", "xx"],
-      1: ["a red bird", "the odd mouse", "yy"],
-    },
+    ("base", 0): references,
+    ("base", 1): references,
+    ("other", 0): ["a red bird", "the old house", "xx"],
+    ("other", 1): ["a red bird", "the odd mouse", "yy"],
   }
 
   def chosen(*metrics):
     scorers = [scorer_of(name, [references]) for name in metrics]
-    runs = {
-      system: {
-        seed: [scorer.measure(lines) for scorer in scorers]
-        for seed, lines in by_seed.items()
-      }
-      for system, by_seed in texts.items()
-    }
+    runs = {"base": {}, "other": {}}
+    for (system, seed), lines in texts.items():
+      runs[system][seed] = [scorer.measure(lines) for scorer in scorers]
     return examples.choose(sources, references, runs, texts)
 
   metric, (first, second) = chosen("bleu", "chrf")

@@ -6,20 +6,22 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import types
 
 import pytest
+from command_flags import parsed
 
 from jaxsyn import compare
 from jaxsyn.comparison import measure, planned_jobs, results, run_result
 from jaxsyn.comparison.inference import Inference
 from jaxsyn.config import read_config
 from jaxsyn.configs import quickstart
+from jaxsyn.configs.papers import pascal
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -30,7 +32,6 @@ from jaxsyn.storage import lock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 NAMES = ("pascal", "pascal_random_tree")
-BOTH = ("--systems=pascal,pascal_random_tree", "--seeds=2")
 SETTINGS = Settings(samples=40)
 SIZES = {
   "model.transformer.encoder_layers": 1,
@@ -53,13 +54,16 @@ SIZES = {
 
 
 @pytest.fixture(scope="module")
-def command(environment):
-  """A function that starts the command."""
+def command(environment, data):
+  """A function that starts a comparison of two systems with two seeds."""
+  options = [f"--config.{name}={value}" for name, value in SIZES.items()]
 
-  def start(*arguments):
+  def start(workdir, *arguments):
     program = [sys.executable, "-m", "jaxsyn.compare", "--samples", "40"]
+    program += ["--config=configs/quickstart.py", *options, *arguments]
+    program += [f"--config.data.directory={data}", f"--workdir={workdir}"]
     return subprocess.Popen(
-      [*program, *map(str, arguments)],
+      [*program, f"--systems={','.join(NAMES)}", "--seeds=2"],
       env=environment,
       cwd=ROOT,
       stdout=subprocess.PIPE,
@@ -81,24 +85,13 @@ def data(prepared, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def training(data):
-  """The arguments of a training."""
-  return [
-    "--config=configs/quickstart.py",
-    f"--config.data.directory={data}",
-    *(f"--config.{name}={value}" for name, value in SIZES.items()),
-  ]
-
-
-@pytest.fixture(scope="module")
-def complete(command, training, tmp_path_factory):
+def complete(command, tmp_path_factory):
   """A comparison without interruption, and its output.
 
   The systems differ in their trees only, so that they share compiled programs.
   """
   workdir = tmp_path_factory.mktemp("compared") / "complete"
-  arguments = [*training, "--workdir", workdir, *BOTH, "--processes=2"]
-  process = command(*arguments)
+  process = command(workdir, "--processes=2")
   output, error = process.communicate()
   assert process.returncode == 0, error
   return workdir, output
@@ -158,9 +151,9 @@ def test_results_have_scores_and_facts(complete, data):
   result = read(workdir)
   names = [(r.system, r.seed) for r in result.runs]
   assert names == [(name, seed) for seed in (0, 1) for name in NAMES]
-  manifest = manifests.read(data)
+  prepared = manifests.read(data)["splits"]["test"]
   (split,) = result.splits
-  assert split.sentences == manifest["splits"]["test"]["examples"]
+  assert split.sentences == prepared["examples"]
   for run in result.runs:
     (path,) = (workdir / run.folder / "test").iterdir()
     assert len(path.read_text().splitlines()) == split.sentences
@@ -170,18 +163,20 @@ def test_results_have_scores_and_facts(complete, data):
     assert run.facts.parameters > 10_000 and run.facts.tokens_per_s > 0
     assert "jax" in run.facts.machine.packages
   for system in result.systems:
-    expected = manifest["splits"]["test"]["records_sha256"]
-    assert system.data.hashes["records"]["test"] == expected
+    hashes = system.data.hashes["records"]
+    assert hashes["test"] == prepared["records_sha256"]
     assert system.data.left_out == ("late",)
+  markdown = (workdir / "report.md").read_text()
   assert "test splits without files: late" in output
-  assert "Test sets without files: late" in (workdir / "report.md").read_text()
+  assert "Test sets without files: late" in markdown
+  assert r"\toprule" in (workdir / "report.tex").read_text()
   values = {(r.system, r.seed): r.scores["test"][0].value for r in result.runs}
   for summary in split.scores:
     if summary.metric == "BLEU":
       single = (values[summary.system, 0], values[summary.system, 1])
       assert summary.values == single
     cell = f"{summary.mean:.2f} ± {summary.sd:.2f}"
-    assert cell in output and cell in (workdir / "report.md").read_text()
+    assert cell in output and cell in markdown
   over = next(d for d in split.over_seeds if d.metric == "BLEU")
   assert over.by_seed == pytest.approx(
     [values["pascal_random_tree", k] - values["pascal", k] for k in (0, 1)]
@@ -193,7 +188,6 @@ def test_results_have_scores_and_facts(complete, data):
   for by in by_fact:
     counts = [b.count for b in split.buckets if b.by == by]
     assert sum(counts) == split.sentences
-  assert r"\toprule" in (workdir / "report.tex").read_text()
 
 
 def test_systems_of_one_seed_see_the_same_batches(complete):
@@ -226,19 +220,18 @@ def test_first_seeds_have_attention_samples(complete):
       assert base64.b64encode(file).decode() in content, name
 
 
-def test_resumes_after_a_kill_and_a_stop(complete, copied, command, training):
+def test_resumes_after_a_kill_and_a_stop(complete, copied, command):
   workdir = copied
   # The training of the only unfinished run is killed, then stopped.
-  shutil.rmtree(workdir / "pascal_random_tree" / "seed_1")
+  run = workdir / "pascal_random_tree" / "seed_1"
+  shutil.rmtree(run)
   # A trained run that was killed before it had drawn.
   shutil.rmtree(workdir / "pascal" / "seed_0" / "look")
   # Its translations, whose checksum is not stored yet, are made again.
   lines = workdir / "pascal" / "seed_0" / "test" / "test.txt"
   lines.write_text(lines.read_text().swapcase())
   (workdir / results.FILE).unlink()
-  arguments = [*training, "--workdir", workdir, *BOTH]
-  process = command(*arguments)
-  run = workdir / "pascal_random_tree" / "seed_1"
+  process = command(workdir)
   wait_for((run / "checkpoints" / "10").is_dir, process)
   message = f"in use by process {process.pid}"
   with pytest.raises(InputError, match=message), lock.exclusive_lock(workdir):
@@ -253,7 +246,7 @@ def test_resumes_after_a_kill_and_a_stop(complete, copied, command, training):
   assert "stopped (SIGINT)" in output
   assert "To resume: python -m jaxsyn.compare --samples 40" in output
   assert not (workdir / results.FILE).exists()
-  process = command(*arguments)
+  process = command(workdir)
   _, error = process.communicate(timeout=300)
   assert process.returncode == 0, error
   log = (workdir / "log.txt").read_text()
@@ -265,37 +258,21 @@ def test_resumes_after_a_kill_and_a_stop(complete, copied, command, training):
   assert attention_of(workdir) == attention_of(complete[0])
 
 
-def test_finished_runs_are_not_repeated(complete, config_of):
-  workdir = complete[0]
-  before = (workdir / "log.txt").read_text()
-  original = (workdir / results.FILE).read_text()
+def test_finished_runs_are_not_repeated(copied, config_of):
+  before = (copied / "log.txt").read_text()
+  original = (copied / results.FILE).read_text()
   inputs = {name: config_of(name) for name in NAMES}
-  outcome = compare.run(inputs, workdir, 2, settings=SETTINGS)
-  after = (workdir / "log.txt").read_text()[len(before) :]
+  outcome = compare.run(inputs, copied, 2, settings=SETTINGS)
+  after = (copied / "log.txt").read_text()[len(before) :]
   assert "4 of 4 runs are finished already" in after
   assert "starts" not in after and "resumes" not in after
   assert results.to_json(outcome.results) == original.rstrip("\n")
-
-
-class Flags(dict):
-  """Values of the command's flags; those that are given are present."""
-
-  def __init__(self, **given):
-    defaults = {"config": "", "tokenizer": "", "lowercase": False}
-    defaults |= {"metrics": ["bleu", "chrf"], "edges": ["10", "20", "30"]}
-    defaults |= {
-      "samples": 40,
-      "family": [],
-      "variance": "pooled",
-      "margin": [],
-    }
-    super().__init__(
-      (name, types.SimpleNamespace(value=value, present=name in given))
-      for name, value in (defaults | given).items()
-    )
-
-  def __getattr__(self, name):
-    return self[name].value
+  inputs = {"pascal": config_of("pascal")}
+  compare.run(inputs, copied, 1, settings=SETTINGS)
+  assert (
+    "not in this report: pascal seed 1, pascal_random_tree seed 0, "
+    "pascal_random_tree seed 1"
+  ) in (copied / "log.txt").read_text()
 
 
 def test_results_alone_give_the_same_report(complete, tmp_path, capsys):
@@ -306,9 +283,10 @@ def test_results_alone_give_the_same_report(complete, tmp_path, capsys):
   for file in sorted(workdir.glob("*/seed_*/result.json")):
     copies.append(tmp_path / "runs" / f"{file.parts[-3]}.{file.parts[-2]}.json")
     shutil.copyfile(file, copies[-1])
-  edges = ["10", "20", "30", "40", "50"]
-  given = {"workdir": str(tmp_path / "out"), "results": copies, "edges": edges}
-  compare._main(Flags(**given, systems=[",".join(NAMES)]))
+  words = ["--results", ",".join(map(str, copies)), "--samples=40"]
+  words += [f"--workdir={tmp_path / 'out'}", f"--systems={','.join(NAMES)}"]
+  with parsed(compare, *words, word="results") as values:
+    compare._main(values)
   expected = json.loads((workdir / "report.json").read_text())
   for split in expected["splits"]:  # examples need the text
     split.update(example_metric="", examples=[])
@@ -318,8 +296,12 @@ def test_results_alone_give_the_same_report(complete, tmp_path, capsys):
   assert conclusions in capsys.readouterr().out
   content = (tmp_path / "out" / "report.html").read_text()
   assert 'id="scores"' in content and 'id="examples"' not in content
-  with pytest.raises(InputError, match="--tokenizer has no effect with --res"):
-    compare._main(Flags(**given, tokenizer="intl"))
+  words.append("--tokenizer=intl")
+  with (
+    parsed(compare, *words, word="results") as values,
+    pytest.raises(InputError, match="--tokenizer has no effect with --res"),
+  ):
+    compare._main(values)
 
 
 @pytest.mark.parametrize(
@@ -449,6 +431,38 @@ def test_checks_scoring_options_before_training(
   assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.parametrize(
+  ("names", "message", "invalid"),
+  [
+    (
+      ("transformer", "multitask"),
+      r"^multitask: config\.data\.second\.task='parse' needs constituency"
+      r" trees .*config\.prepare\.parse\.source_brackets",
+      [],
+    ),
+    (
+      ("transformer", "layer_1", "layer_5", "layer_6", "multitask"),
+      r"^3 of 5 systems cannot",
+      ["layer_5", "layer_6", "multitask"],
+    ),
+  ],
+)
+def test_names_all_systems_that_cannot_be_trained(
+  tiny, tmp_path, names, message, invalid
+):
+  """The prepared data has no constituency trees; the models have two layers."""
+  systems = []
+  for name in names:
+    table = pascal.TABLES["layers" if "layer_" in name else "results"]
+    config = read_config(table.row(name).on(tiny("transformer")))
+    systems.append(planned_jobs.System(name, config))
+  with pytest.raises(InputError, match=message) as error:
+    compare.run(systems, tmp_path / "compared", 1)
+  lines = re.findall(r"^  (\w+): ", str(error.value), re.MULTILINE)
+  assert lines == invalid
+  assert not (tmp_path / "compared").exists()
+
+
 def test_checks_the_teacher_before_training(config_of, tmp_path):
   """Except a run of the comparison, which may be trained first."""
   option = "losses.distillation.teacher"
@@ -479,15 +493,6 @@ def test_rejects_other_folders(complete, config_of, tmp_path):
   run = shutil.copytree(complete[0] / "pascal" / "seed_0", tmp_path / "run")
   with pytest.raises(InputError, match="is the folder of a single run"):
     compare.run(inputs, run, 1)
-
-
-def test_lists_runs_left_out_of_the_report(copied, config_of):
-  inputs = {"pascal": config_of("pascal")}
-  compare.run(inputs, copied, 1, settings=SETTINGS)
-  assert (
-    "not in this report: pascal seed 1, pascal_random_tree seed 0, "
-    "pascal_random_tree seed 1"
-  ) in (copied / "log.txt").read_text()
 
 
 def test_neutral_options_may_change(copied, config_of):

@@ -237,6 +237,8 @@ def test_equivalence_equals_two_one_sided_t_tests():
     assert ends == pytest.approx(tuple(interval))
     inside = -margin < ends[0] and ends[1] < margin
     assert (result.equivalence_p < 0.05) == inside
+    opposite = compared(-y, margin=margin).equivalence_p
+    assert opposite == pytest.approx(result.equivalence_p)
   # Mean 0.2, V = 0.02 / 2 = 0.01: (0.5 - 0.2) / 0.1 = 3 with one degree.
   result = compared([0.1, 0.3], margin=0.5)
   assert result.equivalence_p == pytest.approx(0.5 - np.arctan(3) / np.pi)

@@ -10,7 +10,7 @@ from ml_collections import config_flags
 
 from jaxsyn import cli
 from jaxsyn.comparison import named_systems
-from jaxsyn.comparison.controls import control_of
+from jaxsyn.comparison.analysis import control_of
 from jaxsyn.config import as_dict
 from jaxsyn.configs import base
 from jaxsyn.errors import InputError
@@ -83,23 +83,12 @@ def test_options_of_one_system(given):
     "--systems=quoted=pascal,train.start.run='runs/a,b'",
     "--config.train.steps=7",
   )
-  assert [s.name for s in systems] == [
-    "transformer",
-    "dasa",
-    "random",
-    "two",
-    "quoted",
-  ]
-  assert {s.config.train.steps for s in systems} == {7}
   configs = {s.name: s.config for s in systems}
+  assert [*configs] == ["transformer", "dasa", "random", "two", "quoted"]
+  assert {config.train.steps for config in configs.values()} == {7}
   plain = {name: as_dict(config) for name, config in configs.items()}
-  assert [control_of(name, plain) for name in plain] == [
-    "",
-    "",
-    "dasa",
-    "",
-    "",
-  ]
+  controlled = {name: control_of(name, plain) for name in plain}
+  assert controlled == {**dict.fromkeys(plain, ""), "random": "dasa"}
   loss = dict(configs["two"].losses)["distillation"]
   assert (loss.heads, loss.teacher) == ((2, 3), "runs/a")
   assert configs["two"].train.freeze == ("encoder",)
@@ -108,35 +97,19 @@ def test_options_of_one_system(given):
   assert configs["dasa"].data.tree == configs["two"].data.tree
 
 
-@pytest.mark.parametrize(
-  ("text", "expected"),
-  [
-    ("pascal", [("pascal", "pascal", {})]),
-    ("a,b+c", [("a", "a", {}), ("b+c", "b+c", {})]),
-    (
-      "a,x=b+c,data.tree=random,train.steps=9,d",
-      [
-        ("a", "a", {}),
-        ("x", "b+c", {"data.tree": "random", "train.steps": "9"}),
-        ("d", "d", {}),
-      ],
-    ),
-    (
-      "x=a, train.freeze=('b,c', 'd'), train.start.run='e,f'",
-      [
-        ("x", "a", {"train.freeze": "('b,c', 'd')", "train.start.run": "'e,f'"})
-      ],
-    ),
-    ("pascal/layers", "pascal/layers"),
-    ("my/file.py/layers", "my/file.py/layers"),
-  ],
-)
-def test_parses_systems(text, expected):
-  if table := named_systems.table_of([text]):
-    assert table == expected
-    return
-  parsed = named_systems.parse([text])
-  assert [(s.name, s.system, s.options) for s in parsed] == expected
+def test_parses_systems():
+  text = "a,x=b+c,data.tree=random,train.steps=9,d+e"
+  text += ",y=a, train.freeze=('b,c', 'd'), train.start.run='e,f'"
+  parsed = named_systems.parse([text, "f"])
+  assert [(s.name, s.system, s.options) for s in parsed] == [
+    ("a", "a", {}),
+    ("x", "b+c", {"data.tree": "random", "train.steps": "9"}),
+    ("d+e", "d+e", {}),
+    ("y", "a", {"train.freeze": "('b,c', 'd')", "train.start.run": "'e,f'"}),
+    ("f", "f", {}),
+  ]
+  assert named_systems.table_of([text]) == ""
+  assert named_systems.table_of(["my/file.py/rows"]) == "my/file.py/rows"
 
 
 @pytest.mark.parametrize(

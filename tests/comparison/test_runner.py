@@ -1,5 +1,6 @@
 """The runner, with small programs as runs."""
 
+import contextlib
 import dataclasses
 import io
 import json
@@ -34,37 +35,6 @@ def jobs(tmp_path, tiny):
   return planned_jobs.jobs(tmp_path, systems, (0, 1))
 
 
-@pytest.fixture
-def run_jobs(tmp_path):
-  """A function: jobs, Python code, slots -> end of the runner, its log.
-
-  In the code, `run` is the run directory, and `finish` writes all outputs.
-  """
-  model = tmp_path / "finished"
-  (model / "test").mkdir(parents=True)
-  (model / "test" / "test.txt").write_text("a")
-  sums = checksums.file_checksums(model, ["test/test.txt"])
-  run_result.write(model / "result.json", run_made(files=sums))
-  start = f"""
-import os, pathlib, shutil, signal, sys, time
-run = pathlib.Path(sys.argv[1])
-def finish():
-  (run / "look").mkdir()
-  shutil.copytree({str(model)!r}, run, dirs_exist_ok=True)
-"""
-
-  def work(jobs, code, slots=({},)):
-    def command(job):
-      return [sys.executable, "-S", "-c", start + code, str(job.run)]
-
-    log = ProgressLog(tmp_path, io.StringIO())
-    ended = JobRunner(jobs, command, log, slots).run()
-    log.close()
-    return ended, (tmp_path / "log.txt").read_text()
-
-  return work
-
-
 def finish(job):
   """Writes all outputs of a finished run."""
   for folder in (job.run / "test", job.run / "look"):
@@ -73,6 +43,31 @@ def finish(job):
   result = run_made(job.system.name, job.seed)
   result = dataclasses.replace(result, files=job.output_sums())
   run_result.write(job.result_file, result)
+
+
+@pytest.fixture
+def run_jobs(tmp_path, jobs):
+  """A function: jobs, Python code, slots -> end of the runner, its log.
+
+  In the code, `run` is the run directory, and `finish` writes all outputs.
+  """
+  model = dataclasses.replace(jobs[0], folder=tmp_path / "model")
+  finish(model)
+  start = f"""
+import os, pathlib, shutil, signal, sys, time
+run = pathlib.Path(sys.argv[1])
+def finish(): shutil.copytree({str(model.run)!r}, run, dirs_exist_ok=True)
+"""
+
+  def work(jobs, code, slots=({},)):
+    def command(job):
+      return [sys.executable, "-S", "-c", start + code, str(job.run)]
+
+    with contextlib.closing(ProgressLog(tmp_path, io.StringIO())) as log:
+      ended = JobRunner(jobs, command, log, slots).run()
+    return ended, (tmp_path / "log.txt").read_text()
+
+  return work
 
 
 def test_runs_every_job_once_first_seeds_first(jobs, run_jobs):
@@ -191,16 +186,13 @@ finish()"""
   assert [job.finished for job in jobs] == [True, False, True, True]
 
 
-def test_restarts_a_killed_process_a_few_times(jobs, run_jobs):
+def test_restarts_a_killed_process_while_it_progresses(jobs, run_jobs):
   code = """
 with (run / "starts").open("a") as file: file.write("x")
 os.kill(os.getpid(), signal.SIGKILL)"""
   ended, _ = run_jobs(jobs[:1], code)
   assert (jobs[0].run / "starts").read_text() == "x" * MAX_STARTS
   assert "was killed (SIGKILL)" in ended.failed[jobs[0]]
-
-
-def test_restarts_a_process_that_progresses_each_time(jobs, run_jobs):
   code = f"""
 log = run / "log.jsonl"
 step = len(log.read_text().splitlines()) if log.exists() else 0
