@@ -19,6 +19,7 @@ from jaxsyn.data.loader.collate import collate
 from jaxsyn.data.schema import COMPUTED_FROM, FEATURES
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Rows, lengths_of
+from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.models.contract import forward
 from jaxsyn.models.spec import Architecture, Placement
@@ -251,6 +252,51 @@ def windows_of(plan: Plan) -> dict[str, WindowSpec]:
   return dict(getattr(plan.spec.architecture, "windows", ()))
 
 
+def parts_of(plan: Plan) -> set[tuple[str, str, object]]:
+  """Stack, name and options of all modifiers and windows."""
+  modifiers = plan.spec.modifiers
+  return {
+    *((stack, *m) for stack in PLACES for m in modifiers.modifiers_in(stack)),
+    *(("window", *window) for window in windows_of(plan).items()),
+  }
+
+
+@functools.cache
+def combined_systems(most: int = 5) -> list[str]:
+  """Few models, joined by "+", with the modifiers and windows of all systems.
+
+  A model has the properties of `test_every_modifier` only if each of its
+  modifiers has them.
+
+  Args:
+    most: Maximum number of systems in a model, so that errors are located.
+  """
+  systems_of = {name: plan_of(name) for name in systems.SYSTEMS}
+  models: list[tuple[str, Plan]] = []
+  for name, plan in sorted(
+    systems_of.items(), key=lambda item: -len(parts_of(item[1]))
+  ):
+    for i, (names, model) in enumerate(models):
+      family = type(model.spec.architecture)
+      if family is not type(plan.spec.architecture):
+        continue
+      try:
+        both = plan_of(f"{names}+{name}")
+      except InputError:  # e.g. both replace the scores of one head
+        continue
+      parts = parts_of(model)
+      if parts_of(both) == parts:
+        break  # it has them already
+      if (
+        parts_of(both) == parts | parts_of(plan) and names.count("+") < most - 1
+      ):
+        models[i] = f"{names}+{name}", both
+        break
+    else:
+      models.append((name, plan))
+  return [names for names, _ in models]
+
+
 @functools.cache
 def baseline_of(family: type[Architecture]) -> Plan:
   """The first system of an architecture, which has no modifiers."""
@@ -270,8 +316,8 @@ def without_modifiers(plan: Plan, *, without_trees: bool = False) -> Plan:
 
   Args:
     plan: Plan of a system.
-    without_trees: Whether modifiers that read no features are kept, and those of
-      NO_TREE_OPTIONS.
+    without_trees: Whether modifiers and windows that read no features are kept,
+      and modifiers of NO_TREE_OPTIONS.
   """
 
   def without_tree(spec: ModifierSpec) -> ModifierSpec:
@@ -289,7 +335,12 @@ def without_modifiers(plan: Plan, *, without_trees: bool = False) -> Plan:
   model, family = plan.config.model, plan.spec.architecture
   baseline = baseline_of(type(family))
   if windows_of(plan):
-    windows = baseline.spec.architecture.windows
+    windows = tuple(
+      (name, spec)
+      for name, spec in windows_of(plan).items()
+      if without_trees and not spec.required_features
+    )
+    windows = windows or baseline.spec.architecture.windows
     family = dataclasses.replace(family, windows=windows)
   config = dataclasses.replace(
     plan.config,

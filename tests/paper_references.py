@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 from cases import Sentence
@@ -33,10 +34,6 @@ def gaussian(distance: float, sigma: float) -> float:
   return math.exp(-(distance**2) / (2 * sigma**2))
 
 
-def density(distance: float, sigma: float) -> float:
-  return gaussian(distance, sigma) / (sigma * math.sqrt(2 * math.pi))
-
-
 def dense(params: Params, x: np.ndarray) -> np.ndarray:
   out = x @ np.asarray(params["kernel"], float).reshape(len(x), -1)
   return out + np.ravel(np.asarray(params.get("bias", 0.0), float))
@@ -44,25 +41,24 @@ def dense(params: Params, x: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A sentence with the queries, keys and modifier of one head."""
+  """One attention head on one sentence, with the parameters of its modifier."""
 
   sentence: Sentence
-  q_SK: np.ndarray
+  score_SS: np.ndarray
+  q_SK: np.ndarray  # not divided by √K
   k_SK: np.ndarray
   params: Params
   index: int = 0  # among the heads of the modifier
-
-  def plain(self, i: int, j: int) -> float:
-    total = sum(a * b for a, b in zip(self.q_SK[i], self.k_SK[j]))
-    return total / math.sqrt(len(self.q_SK[i]))
 
 
 @dataclasses.dataclass(frozen=True)
 class Plain:
   """Vaswani et al. 2017."""
 
+  reads_tree: ClassVar[bool] = False
+
   def score(self, head: Head, i: int, j: int) -> float:
-    return head.plain(i, j)
+    return head.score_SS[i][j]
 
   def value(self, head: Head, i: int, j: int):
     """What is added to the value."""
@@ -70,70 +66,150 @@ class Plain:
 
 
 @dataclasses.dataclass(frozen=True)
-class Parent(Plain):
-  """PASCAL, section 3.2: times a normal density around the parent."""
+class Weighted(Plain):
+  """A Gaussian of a distance: a factor, a term, or ln of it as a term."""
 
-  variance: float
+  sigma: float = 1.0
+  apply: str = "multiply"
+  normalise: str = "pdf"
+  reads_tree: ClassVar[bool] = True
 
-  def score(self, head, i, j):
-    offset = j - head.sentence.parent_middle(i)
-    return head.plain(i, j) * density(offset, self.variance**0.5)
+  def weighted(self, score, distance):
+    exponent = -(distance**2) / (2 * self.sigma**2)
+    constant = 1.0
+    if self.normalise == "pdf":
+      constant = 1 / (self.sigma * math.sqrt(2 * math.pi))
+    weight = constant * math.exp(exponent)
+    if self.apply == "add_log":
+      return score + max(exponent, -1e9)
+    return score * weight if self.apply == "multiply" else score + weight
 
 
 @dataclasses.dataclass(frozen=True)
-class ParentOnly(Plain):
-  """PASCAL, Table 7b: "weights are only placed on parents"."""
+class Parent(Weighted):
+  """PASCAL, section 3.2; Table 7b: "weights are only placed on parents"."""
+
+  weighting: str = "gaussian"
 
   def score(self, head, i, j):
-    is_middle = abs(j - head.sentence.parent_middle(i)) < 1  # one, or both
-    return head.plain(i, j) * is_middle
+    offset, score = j - head.sentence.parent_middle(i), head.score_SS[i][j]
+    if self.weighting == "gaussian":
+      return self.weighted(score, offset)
+    is_middle = abs(offset) < 1  # one, or both
+    only = dataclasses.replace(self, normalise="peak1")
+    return only.weighted(score, 0 if is_middle else math.inf)
 
 
 @dataclasses.dataclass(frozen=True)
-class Tree(Plain):
-  """Deps-SAN, Eqs. 4 and 5.
-
-  Attributes:
-    sigma: Standard deviation, in edges.
-  """
-
-  sigma: float
+class Tree(Weighted):
+  """Deps-SAN, Eqs. 4 and 5; σ is in edges."""
 
   def score(self, head, i, j):
     edges = head.sentence.edges(i, j)
-    if edges is None:
+    return self.weighted(
+      head.score_SS[i][j], math.inf if edges is None else edges
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Dasa(Plain):
+  """Chi et al. 2026, from the abstract, with our normalizations."""
+
+  normalise: str
+  apply: str
+  strength: float
+  reads_tree: ClassVar[bool] = True
+
+  def nearness(self, sentence, i, j):
+    word = sentence.word
+    distance = sentence.word_edges(word[i], word[j])
+    if distance is None:
       return 0.0
-    return head.plain(i, j) * density(edges, self.sigma)
+    if self.normalise == "inverse":
+      return 1 / (1 + distance)
+    rows = [word[i]] if self.normalise == "rows" else word
+    edges = [sentence.word_edges(one, other) for one in rows for other in word]
+    edges = [d for d in edges if d is not None]
+    if self.normalise == "rows":
+      return math.exp(-distance) / sum(math.exp(-d) for d in edges)
+    return 1 - distance / max(1, *edges)
+
+  def score(self, head, i, j):
+    bias = self.strength * self.nearness(head.sentence, i, j)
+    score = head.score_SS[i][j]
+    return score * (1 + bias) if self.apply == "multiply" else score + bias
+
+
+@dataclasses.dataclass(frozen=True)
+class Path(Plain):
+  """Ying et al. 2021, Eqs. 6 and 7, on paths of trees."""
+
+  kind: str
+  edges: bool
+  clip: int
+  max_edges: int
+  reads_tree: ClassVar[bool] = True
+
+  def score(self, head, i, j):
+    sentence, bias_L = head.sentence, head.params["bias_LH"][:, head.index]
+    score, words = head.score_SS[i][j], (sentence.word[i], sentence.word[j])
+    if min(words) < 0:
+      return score + bias_L[-1]
+    path = sentence.steps(*words)
+    if path is None:
+      return score + bias_L[-2]
+    up, down = path
+    label = min(len(up) - 1 + len(down), self.clip)
+    if self.kind == "steps":
+      label = min(len(up) - 1, self.clip) * (self.clip + 1)
+      label += min(len(down), self.clip)
+    biases = []
+    if self.edges:
+      table_ER = head.params["edge_ERH"][..., head.index]
+      relations = [sentence.relation[w] for w in up[:-1]]
+      relations += [table_ER.shape[1] // 2 + sentence.relation[w] for w in down]
+      relations = relations[: self.max_edges]
+      biases = [table_ER[n, r] for n, r in enumerate(relations)]
+    return score + bias_L[label] + sum(biases) / max(1, len(biases))
+
+
+@dataclasses.dataclass(frozen=True)
+class Localness(Plain):
+  """Yang et al. 2018; 0.1 as in the authors' code."""
+
+  window: str
+  width: float = 10.0
+
+  def score(self, head, i, j):
+    n, length = head.index, len(head.q_SK)
+    hidden = np.tanh(head.q_SK[i] @ head.params["hidden_HKK"][n])
+    center = length * sigmoid(hidden @ head.params["centre_HK"][n])
+    window = self.width
+    if self.window == "layer":
+      hidden = np.tanh(head.k_SK.mean(0) @ head.params["key_hidden_HKK"][n])
+    if self.window != "fixed":
+      window = length * sigmoid(hidden @ head.params["window_HK"][n]) + 0.1
+    return head.score_SS[i][j] - (j - center) ** 2 / (2 * (window / 2) ** 2)
 
 
 @dataclasses.dataclass(frozen=True)
 class Related(Plain):
-  """Omote et al., Eqs. 12 to 16: vectors by clipped difference of depths.
+  """Shaw et al. 2018 with vectors by clipped distance, and subclasses.
 
   Attributes:
-    label: "depth"; or "distance", negative if the key comes first.
-    clip: Maximum l.
+    clip: Maximum distance.
     keys, values: Whether vectors are added to keys and values.
   """
 
-  label: str = "depth"
   clip: int = 2
   keys: bool = True
   values: bool = True
 
   def row(self, sentence: Sentence, i: int, j: int) -> int:
-    if -1 in (sentence.word[i], sentence.word[j]):
-      return 2 * self.clip + 1
-    if self.label == "depth":
-      far = sentence.depth(j) - sentence.depth(i)
-    else:
-      edges = sentence.edges(i, j)
-      edges = self.clip if edges is None else edges
-      far = -edges if j < i else edges
-    return max(-self.clip, min(self.clip, far)) + self.clip
+    return max(-self.clip, min(self.clip, j - i)) + self.clip
 
   def score(self, head, i, j):
-    score = head.plain(i, j)
+    score = head.score_SS[i][j]
     if self.keys:
       key_K = head.params["key_LK"][self.row(head.sentence, i, j)]
       score += float(head.q_SK[i] @ key_K) / math.sqrt(len(key_K))
@@ -144,6 +220,30 @@ class Related(Plain):
       return 0.0
     row = self.row(head.sentence, i, j)
     return np.asarray(head.params["value_LK"][row], float)
+
+
+@dataclasses.dataclass(frozen=True)
+class TreeRelated(Related):
+  """Omote et al., Eqs. 12 to 16: vectors by clipped difference of depths.
+
+  Attributes:
+    label: "depth"; or "distance", negative if the key comes first.
+  """
+
+  label: str = "depth"
+  reads_tree: ClassVar[bool] = True
+
+  def row(self, sentence, i, j):
+    # Padding, which the softmax hides, counts as EOS.
+    if j >= len(sentence.word) or -1 in (sentence.word[i], sentence.word[j]):
+      return 2 * self.clip + 1
+    if self.label == "depth":
+      far = sentence.depth(j) - sentence.depth(i)
+    else:
+      edges = sentence.edges(i, j)
+      edges = self.clip if edges is None else edges
+      far = -edges if j < i else edges
+    return super().row(sentence, 0, far)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -370,10 +470,10 @@ def encoder_layer(
   modifier: Params,
   sentence: Sentence,
   x_SD: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """A post-norm Transformer layer: scores and weights (HSS), output (SD)."""
+) -> tuple[np.ndarray, np.ndarray]:
+  """A post-norm Transformer layer: weights (HSS) and output (SD)."""
   attention = params["attention"]
-  score_HSS, weight_HSS, mixed_SHK = self_attention(
+  weight_HSS, mixed_SHK = self_attention(
     attention, heads, modifier, sentence, x_SD, causal=False
   )
   out = np.array([dense(attention["output"], m.ravel()) for m in mixed_SHK])
@@ -383,27 +483,26 @@ def encoder_layer(
     dense(feed["outer"], np.maximum(dense(feed["inner"], x), 0)) for x in x_SD
   ]
   x_SD = normalised(params["around_feed_forward"]["norm"], x_SD + np.array(out))
-  return score_HSS, weight_HSS, x_SD
+  return weight_HSS, x_SD
 
 
 def self_attention(attention, heads, modifier, sentence, x_SD, *, causal: bool):
-  """Scores and weights (HSS), and the mixed values (SHK)."""
+  """Weights (HSS) and mixed values (SHK)."""
   size, count = len(x_SD), 0
   q, k, v = (
     np.array([dense(attention[n], x).reshape(len(heads), -1) for x in x_SD])
     for n in ("query", "key", "value")
   )
-  score_HSS = np.zeros((len(heads), size, size))
-  weight_HSS, mixed_SHK = np.zeros_like(score_HSS), np.zeros_like(v)
+  weight_HSS, mixed_SHK = np.zeros((len(heads), size, size)), np.zeros_like(v)
   for h, rule in enumerate(heads):
-    head = Head(sentence, q[:, h], k[:, h], modifier, count)
+    score_SS = q[:, h] @ k[:, h].T / math.sqrt(q.shape[2])
+    head = Head(sentence, score_SS, q[:, h], k[:, h], modifier, count)
     count += rule != Plain()
     for i in range(size):
       visible = range(i + 1 if causal else size)
-      for j in range(size):
-        score_HSS[h, i, j] = rule.score(head, i, j)
-      weight_HSS[h, i] = softmax(score_HSS[h, i], visible)
+      scores = [rule.score(head, i, j) for j in range(size)]
+      weight_HSS[h, i] = softmax(scores, visible)
       for j in visible:
         value = v[j, h] + rule.value(head, i, j)
         mixed_SHK[i, h] += weight_HSS[h, i, j] * value
-  return score_HSS, weight_HSS, mixed_SHK
+  return weight_HSS, mixed_SHK

@@ -4,10 +4,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from models_under_test import BATCH, PAIRS, logits, parameters, plan_of, real
+from models_under_test import (
+  BATCH,
+  PAIRS,
+  combined_systems,
+  logits,
+  parameters,
+  plan_of,
+  real,
+)
 from numpy.testing import assert_allclose
 
-from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.models.contract import sentence_features, shift_right
 
 ROWS, STEPS = BATCH["target_id_BT"].shape
@@ -30,12 +37,13 @@ def decoding(plan, params):
   return jax.jit(encode)(BATCH), advance, call
 
 
-def decoder_of(spec):
+def decoder_of(name):
+  spec = plan_of(name).spec
   return spec.architecture, spec.modifiers.decoder, spec.modifiers.cross
 
 
-# One system for each kind of decoder.
-DECODERS = {decoder_of(plan_of(name).spec): name for name in reversed(SYSTEMS)}
+# One model for each combination of modifiers in decoders, and of windows.
+DECODERS = {decoder_of(name): name for name in combined_systems()[::-1]}
 
 
 @pytest.mark.parametrize(

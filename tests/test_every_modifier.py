@@ -10,9 +10,11 @@ from models_under_test import (
   JOINT,
   PAIRS,
   batch_of,
+  combined_systems,
   logits,
   modifiers_of,
   parameters,
+  parts_of,
   placement,
   plan_of,
   real,
@@ -32,27 +34,34 @@ from jaxsyn.syntax import MODIFIERS
 SHORT = PAIRS[:5]
 ALONE = dataclasses.replace(shape_of(SHORT), rows=1)
 
-# Several modifiers, also of the same heads.
-COMBINED = [
-  "pascal+relative",
-  "pascal_ignoring+deps_san_additive",
-  "deps_san+localness_query",
-]
 
-
-def distinct_systems() -> list[str]:
-  """One system for each model; controls differ in trees, others in training."""
+def one_for_each_part() -> list[str]:
+  """One system for each modifier in each of its places, and for each window."""
   names = {}
   for name in SYSTEMS:
-    plan = plan_of(name)
-    names.setdefault((plan.spec, frozenset(plan.translation_features)), name)
-  return sorted(names.values())
+    for stack, part, spec in parts_of(plan_of(name)):
+      names.setdefault((stack, part, getattr(spec, "at", "")), name)
+  return sorted({*names.values()})
 
 
-@pytest.fixture(scope="module", params=[*distinct_systems(), *COMBINED])
-def system(request):
+# The first window of "gru_syntax" reads trees.
+MODELS = [*combined_systems(), "gru_syntax"]
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=MODELS)
+def model(request):
   plan = plan_of(request.param)
   return plan, parameters(plan, BATCH)
+
+
+def required(plan, batch):
+  """The batch without the features that a plan does not declare."""
+  names = schema.features_for(JOINT, plan.features)
+  return {
+    name: array
+    for name, array in batch.items()
+    if split(name)[0] in names or split(name)[0] not in FEATURES
+  }
 
 
 def test_each_modifier_is_in_a_system():
@@ -60,29 +69,19 @@ def test_each_modifier_is_in_a_system():
   assert used == set(MODIFIERS)
 
 
-def test_a_sentence_alone_equals_the_sentence_in_a_batch(system):
-  """Alone it has only the features that the system declares."""
-  plan, params = system
+def test_a_sentence_alone_equals_the_sentence_in_a_batch(model):
+  plan, params = model
   assert ALONE.source < ALONE.source_words  # and the other way round in BATCH
   assert BATCH["source_id_BS"].shape[1] > BATCH["source_head_BW"].shape[1]
-  required = schema.features_for(JOINT, plan.features)
   together = logits(plan, params, BATCH)
   for row, pair in enumerate(SHORT):
-    alone = {
-      name: array
-      for name, array in batch_of([pair], shape=ALONE).items()
-      if split(name)[0] in required or split(name)[0] not in FEATURES
-    }
-    assert_allclose(
-      real(pair, together, row),
-      real(pair, logits(plan, params, alone), 0),
-      atol=2e-5,
-    )
+    alone = logits(plan, params, required(plan, batch_of([pair], shape=ALONE)))
+    assert_allclose(real(pair, together, row), real(pair, alone, 0), atol=2e-5)
   assert np.isfinite(together).all()
 
 
-def test_padding_does_not_affect_real_words(system):
-  plan, params = system
+def test_padding_does_not_affect_real_words(model):
+  plan, params = model
   is_pad_BS = BATCH["source_id_BS"] == 0
   is_pad_BSS = is_pad_BS[:, :, None] | is_pad_BS[:, None, :]
   dirty = dict(BATCH)
@@ -97,25 +96,29 @@ def test_padding_does_not_affect_real_words(system):
     assert_array_equal(real(pair, clean, row), real(pair, other, row))
 
 
-def test_a_sentence_depends_on_its_own_tree_only(system):
-  plan, params = system
+def changed_features(plan, batch):
+  """For each feature that a plan reads: the batch with another first row."""
+  for feature in plan.translation_features:
+    name = f"{feature}_B{FEATURES[feature].axes}"
+    if name == "source_head_BW":  # another tree: the last word is the root
+      new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
+    else:
+      new = batch[name][0] + 1
+    yield batch | {name: batch[name].at[0].set(new)}
+
+
+def test_a_sentence_depends_on_its_own_tree_only(model):
+  plan, params = model
   order = jnp.array([2, 0, 5, 1, 4, 3])
   moved = {name: array[order] for name, array in BATCH.items()}
   was = logits(plan, params, BATCH)
   assert_allclose(logits(plan, params, moved), was[order], atol=2e-5)
-  for feature in plan.translation_features:
-    name = f"{feature}_B{FEATURES[feature].axes}"
-    if name == "source_head_BW":  # another tree: the last word is the root
-      new = jnp.full_like(BATCH[name][0], BATCH["source_word_BS"][0].max())
-    else:
-      new = BATCH[name][0] + 1
-    out = logits(plan, params, BATCH | {name: BATCH[name].at[0].set(new)})
-    assert not np.allclose(real(PAIRS[0], out, 0), real(PAIRS[0], was, 0))
-    assert_array_equal(out[1:], was[1:])
+  for changed in changed_features(plan, BATCH):
+    assert_array_equal(logits(plan, params, changed)[1:], was[1:])
 
 
-def test_the_decoder_is_causal(system):
-  plan, params = system
+def test_the_decoder_is_causal(model):
+  plan, params = model
   was, name = logits(plan, params, BATCH), "target_id_BT"
   for t in (1, 3):
     later = (BATCH[name][:, t:] + 5) % 16 + 4
@@ -125,13 +128,13 @@ def test_the_decoder_is_causal(system):
     assert not np.array_equal(out[:, t + 1 :], was[:, t + 1 :])
 
 
-def test_training_noise_is_off_in_evaluation(system):
-  outs = [logits(*system, BATCH, key) for key in (0, 1)]
+def test_training_noise_is_off_in_evaluation(model):
+  outs = [logits(*model, BATCH, key) for key in (0, 1)]
   assert_array_equal(*outs)
 
 
-def test_a_sentence_without_a_tree_equals_the_baseline(system):
-  plan, params = system
+def test_a_sentence_without_a_tree_equals_the_baseline(model):
+  plan, params = model
   if not plan.translation_features:
     pytest.skip("it reads no tree")
   plain = without_modifiers(plan, without_trees=True)
@@ -140,6 +143,19 @@ def test_a_sentence_without_a_tree_equals_the_baseline(system):
   assert_allclose(out[1], was[1], atol=1e-5)
   # The sentence of sixty words, because five may all be near in the tree.
   assert not np.allclose(out[5], was[5], atol=1e-4)
+
+
+@pytest.mark.parametrize("system", one_for_each_part())
+def test_systems_differ_from_the_baseline_and_read_what_they_declare(system):
+  plan = plan_of(system)
+  params, batch = parameters(plan, BATCH), required(plan, BATCH)
+  out = logits(plan, params, batch)
+  plain = without_modifiers(plan)
+  is_same = np.allclose(out, logits(plain, params, BATCH), atol=1e-4)
+  assert is_same == (plan.spec == plain.spec)
+  for changed in changed_features(plan, batch):
+    new = logits(plan, params, changed)
+    assert not np.allclose(real(PAIRS[0], new, 0), real(PAIRS[0], out, 0))
 
 
 DISABLED = [
@@ -169,22 +185,14 @@ def test_disabled_modifiers_equal_the_baseline_bit_for_bit(
   assert disabled.recipe.model == plain.recipe.model
 
 
-def test_systems_differ_from_the_baseline(system):
-  plan, params = system
-  assert plan.spec.modifiers == plan.config.parts  # all are active
-  plain = without_modifiers(plan)
-  outs = [logits(one, params, BATCH) for one in (plan, plain)]
-  assert np.allclose(*outs, atol=1e-4) == (plan.spec == plain.spec)
-
-
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_systems_with_the_model_of_the_baseline_differ_in_training(name):
+def test_systems_are_active_and_differ_in_model_or_training(name):
   plan = plan_of(name)
+  assert plan.spec.modifiers == plan.config.parts  # all are active
   baseline = without_modifiers(plan).config.system
-  plain = plan_of(baseline)
 
-  def parts_of(plan):
+  def key(plan):
     config = plan.config
     return plan.spec, config.losses, config.data, config.optimiser
 
-  assert (parts_of(plan) == parts_of(plain)) == (name == baseline)
+  assert (key(plan) == key(plan_of(baseline))) == (name == baseline)

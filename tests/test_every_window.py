@@ -41,13 +41,14 @@ class Case:
     self.window = self.spec.make(SITE)
     inputs = SCORE_BNS, QUERY_BNG, FEATURES
     self.params = random_params(self.window, *inputs)
+    self.apply = jax.jit(self.window.apply, static_argnames=("method", "count"))
 
   def __call__(
     self, score_BNS=SCORE_BNS, query_BNG=QUERY_BNG, features=FEATURES
   ):
     """weight_BNTS of two steps."""
-    inputs = jnp.asarray(score_BNS), jnp.asarray(query_BNG), features, 2
-    return self.window.apply({"params": self.params}, *inputs, method=steps)
+    inputs = jnp.asarray(score_BNS), jnp.asarray(query_BNG), features
+    return self.apply({"params": self.params}, *inputs, count=2, method=steps)
 
 
 @pytest.fixture(scope="module", params=VARIANTS)
@@ -74,13 +75,11 @@ def test_weights_sum_to_at_most_one_without_padding(case):
 
 
 def test_weights_do_not_depend_on_the_batch(case):
-  together = case()
-  for row in (1, 2):
-    rows = slice(row, row + 1)
-    features = sentence_features(batch_of(SENTENCES[rows]), "source")
-    size = features.real_BS.shape[1]
-    alone = case(SCORE_BNS[rows, :, :size], QUERY_BNG[rows], features)
-    assert_allclose(alone[0], together[row, ..., :size], atol=1e-6)
+  together, rows = case(), slice(1, 3)
+  features = sentence_features(batch_of(SENTENCES[rows]), "source")
+  size = features.real_BS.shape[1]
+  apart = case(SCORE_BNS[rows, :, :size], QUERY_BNG[rows], features)
+  assert_allclose(apart, together[rows, ..., :size], atol=1e-6)
 
 
 def test_hypotheses_are_independent(case):
@@ -96,9 +95,12 @@ def test_rows_of_padding_are_finite(case):
   """Both weights and gradients."""
   empty = FEATURES.replace(real_BS=FEATURES.real_BS.at[1].set(False))
 
-  def value(score_BNS):
-    weight_BNTS = case(score_BNS, features=empty)
-    return jnp.sum(weight_BNTS * jnp.arange(SIZE))
+  @jax.jit
+  def slopes(score_BNS):
+    def value(score_BNS):
+      return jnp.sum(case(score_BNS, features=empty) * jnp.arange(SIZE))
 
-  slope, result = jax.grad(value)(jnp.asarray(SCORE_BNS)), case(features=empty)
-  assert np.isfinite(np.asarray(slope)).all() and np.isfinite(result).all()
+    return jax.grad(value)(score_BNS)
+
+  assert np.isfinite(case(features=empty)).all()
+  assert np.isfinite(slopes(jnp.asarray(SCORE_BNS))).all()

@@ -34,64 +34,61 @@ def overridden(monkeypatch, address: str, *options: str):
   return values.config
 
 
-def in_layers(monkeypatch, address, place, name, *options):
-  """Returns the layers of a stack in which a modifier is active."""
-  config = overridden(monkeypatch, address, *options)
-  spec = resolve(read_config(config), JOINT).spec
-  return [
-    layer
-    for layer in range(spec.architecture.layers(place))
-    if name in dict(spec.modifiers.modifiers_in_layer(place, layer))
-  ]
+def plan_of(monkeypatch, address, *options):
+  return resolve(read_config(overridden(monkeypatch, address, *options)), JOINT)
+
+
+LAYERS, SCALED = "model.transformer.encoder_layers", "parts.encoder.tree_scaled"
 
 
 @pytest.mark.parametrize(
-  "system, part",
-  [("deps_san", "tree_scaled"), ("localness_query", "localness")],
-)
-@pytest.mark.parametrize(
-  "file, layers, wanted",
+  "address, options, wanted",
   [
-    ("quickstart.py", 6, [0, 1, 2]),
-    ("multi30k_en_de.py", 1, [0]),
+    # The lowest three existing layers.
+    ("quickstart.py:deps_san", [f"{LAYERS}=6"], [0, 1, 2]),
+    ("multi30k_en_de.py:deps_san", [f"{LAYERS}=1"], [0]),
+    ("quickstart.py:localness_query", [f"{LAYERS}=6"], [0, 1, 2]),
+    ("multi30k_en_de.py:localness_query", [f"{LAYERS}=1"], [0]),
+    ("multi30k_en_de.py:deps_san", [f"{SCALED}.layers=(1,3)"], [1, 3]),
+    ("multi30k_en_de.py:deps_san", [f"{SCALED}.lowest=2"], [0, 1]),
+    ("multi30k_en_de.py:deps_san", [f"{SCALED}.lowest=0"], [0, 1, 2, 3]),
+    (
+      "multi30k_en_de.py:deps_san",
+      [f"{SCALED}.layers=(4,)"],
+      "4 is not one of the 4 layers",
+    ),
+    (
+      "multi30k_en_de.py:deps_san",
+      [f"{SCALED}.lowest=-1"],
+      "lowest must be from 0 to .* got -1",
+    ),
   ],
 )
-def test_modifiers_are_in_the_lowest_three_existing_layers(
-  monkeypatch, system, part, file, layers, wanted
+def test_layers_follow_overrides(monkeypatch, address, options, wanted):
+  if isinstance(wanted, str):
+    with pytest.raises(InputError, match=wanted):
+      plan_of(monkeypatch, address, *options)
+    return
+  spec = plan_of(monkeypatch, address, *options).spec
+  layers = range(spec.architecture.layers("encoder"))
+  modifiers_in = spec.modifiers.modifiers_in_layer
+  assert [n for n in layers if modifiers_in("encoder", n)] == wanted
+
+
+@pytest.mark.parametrize(
+  "option, layer",
+  [
+    # Deguchi et al. 2021: layer 5 of 6; the only layer of one.
+    ("model.transformer.decoder_layers=1", 0),
+    ("model.transformer.decoder_layers=12", 10),
+    ("losses.synchronisation.layer=-1", 3),
+  ],
+)
+def test_synchronisation_uses_the_last_but_one_layer(
+  monkeypatch, option, layer
 ):
-  result = in_layers(
-    monkeypatch,
-    f"{file}:{system}",
-    "encoder",
-    part,
-    f"model.transformer.encoder_layers={layers}",
-  )
-  assert result == wanted
-
-
-def test_given_layers_are_used(monkeypatch):
-  address, path = "multi30k_en_de.py:deps_san", "parts.encoder.tree_scaled"
-  at = (monkeypatch, address, "encoder", "tree_scaled")
-  assert in_layers(*at, f"{path}.layers=(1,3)") == [1, 3]
-  assert in_layers(*at, f"{path}.lowest=2") == [0, 1]
-  assert in_layers(*at, f"{path}.lowest=0") == [0, 1, 2, 3]
-  with pytest.raises(InputError, match="4 is not one of the 4 layers"):
-    in_layers(*at, f"{path}.layers=(4,)")
-  with pytest.raises(InputError, match=r"lowest must be from 0 to .* got -1"):
-    in_layers(*at, f"{path}.lowest=-1")
-
-
-def test_synchronisation_uses_the_last_but_one_layer(monkeypatch):
-  """Deguchi et al. 2021: layer 5 of 6; the only layer of one."""
-  for options, layer in (
-    (("model.transformer.decoder_layers=1",), 0),
-    (("model.transformer.decoder_layers=12",), 10),
-    (("losses.synchronisation.layer=-1",), 3),
-  ):
-    address = "multi30k_en_de.py:sync_attention"
-    config = overridden(monkeypatch, address, *options)
-    plan = resolve(read_config(config), JOINT)
-    assert plan.recipe.losses["synchronisation"].layer == layer
+  plan = plan_of(monkeypatch, "multi30k_en_de.py:sync_attention", option)
+  assert plan.recipe.losses["synchronisation"].layer == layer
 
 
 @pytest.mark.parametrize(
@@ -104,28 +101,24 @@ def test_synchronisation_uses_the_last_but_one_layer(monkeypatch):
 def test_the_size_of_source_dependency_follows_the_width(
   monkeypatch, system, section
 ):
-  def size(*options):
-    config = overridden(monkeypatch, f"multi30k_en_de.py:{system}", *options)
-    loaded = as_dict(read_config(config))
+  for options, size in (
+    ([], 48),  # 3/8 of 128
+    (["model.width=256"], 96),
+    (["model.width=256", f"{section}.size=40"], 40),
+    ([f"{section}.size=40", "model.width=256"], 40),
+  ):
+    address = f"multi30k_en_de.py:{system}"
+    loaded = as_dict(read_config(overridden(monkeypatch, address, *options)))
     for name in section.split("."):
       loaded = loaded[name]
-    return loaded["size"]
-
-  assert size() == 48  # 3/8 of 128
-  assert size("model.width=256") == 96
-  assert size("model.width=256", f"{section}.size=40") == 40
-  assert size(f"{section}.size=40", "model.width=256") == 40
+    assert loaded["size"] == size
 
 
 def test_config_files_use_overridden_options(monkeypatch):
   config = overridden(monkeypatch, "quickstart.py", "prepare.raw_dir=/raw")
   assert config.prepare.parse.source.udpipe.model == "/raw/quickstart.udpipe"
-  config = overridden(
-    monkeypatch,
-    "papers/deps_san.py:iwslt14_de_en:pascal",
-    "model.transformer.heads=16",
-  )
-  spec = resolve(read_config(config), JOINT).spec
+  address = "papers/deps_san.py:iwslt14_de_en:pascal"
+  spec = plan_of(monkeypatch, address, "model.transformer.heads=16").spec
   (part,) = dict(spec.modifiers.encoder).values()
   assert part.active_heads(1, 16) == {(0, head) for head in range(16)}
 

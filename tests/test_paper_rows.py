@@ -21,15 +21,6 @@ import paper_references as papers
 import pytest
 from cases import Sentence, features_of
 from models_under_test import JOINT
-from paper_references import (
-  Dbsa,
-  Parent,
-  ParentOnly,
-  Plain,
-  Related,
-  Sisa,
-  Tree,
-)
 from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import read_config
@@ -285,8 +276,7 @@ ROWS: dict[str, dict[str, Expected]] = {
     for position in ("interp", "hard", "expected")
   },
 }
-# Rows of rivals, whose equations are tested in tests/syntax: test_localness.py,
-# test_context.py, test_relative.py.
+# Rows of rivals, whose equations are tested in tests/syntax.
 TESTED_ELSEWHERE = {
   "deps_san/results": {
     "localness_fixed",
@@ -343,14 +333,6 @@ def test_each_row_has_an_expectation():
   assert {(t, r) for t, rows in ROWS.items() for r in rows} == set(ALL_ROWS)
 
 
-def chosen(section, expected):
-  """The part of a config's sections that an expectation specifies."""
-  return {
-    name: {option: section[name][option] for option in expected.get(name, ())}
-    for name in section
-  }
-
-
 @pytest.mark.parametrize("table, row", ALL_ROWS)
 def test_components_and_options_of_a_row(table, row):
   config, expected = row_of(table, row), ROWS[table][row]
@@ -358,23 +340,22 @@ def test_components_and_options_of_a_row(table, row):
   assert {path: field(config, path) for path in options} == options
   losses = [path.split(".")[1] for path in options if path[:7] == "losses."]
   assert set(config.losses) == {"nll", *losses}
-  assert not config.parts.cross
+  is_gru = config.model.family == "gru"
   for section, parts in (
     (config.parts.encoder, expected.encoder),
     (config.parts.decoder, expected.decoder),
-    (config.model.gru.windows, expected.windows),
+    (config.parts.cross, {}),
+    (config.model.gru.windows if is_gru else {}, expected.windows),
   ):
-    if config.model.family == "gru" or section is not config.model.gru.windows:
-      assert chosen(section, parts) == parts
-  modifiers = plan_of(table, row).spec.modifiers
+    assert set(section) == set(parts)
+    for name, values in parts.items():
+      assert {option: section[name][option] for option in values} == values
   layers, heads = expected.heads
-  for name, spec in modifiers.modifiers_in("encoder"):
-    if name in ("label_embedding", "source_dependency"):  # at embeddings
-      continue
-    active = spec.active_heads(LAYERS, HEADS)
-    assert set(active) == {
-      (layer - 1, head) for layer in layers for head in range(heads)
-    }
+  for name, spec in plan_of(table, row).spec.modifiers.modifiers_in("encoder"):
+    if name not in ("label_embedding", "source_dependency"):  # at embeddings
+      assert spec.active_heads(LAYERS, HEADS) == {
+        (layer - 1, head) for layer in layers for head in range(heads)
+      }
 
 
 def random_params(module, *inputs):
@@ -393,32 +374,32 @@ def random_params(module, *inputs):
 @pytest.mark.parametrize(
   ("table", "row", "head", "count"),
   [
-    ("pascal/results", "pascal", Parent(1.0), 2),
-    ("pascal/variance", "variance_9", Parent(9.0), 2),
-    ("pascal/variance", "parent_only", ParentOnly(), 2),
-    ("pascal/results", "sisa", Sisa(), 1),
-    ("deps_san/results", "deps_san", Tree(1.0), HEADS),
-    ("deps_san/variance", "variance_8", Tree(8**0.5), HEADS),
-    ("dependency_relative/results", "dependency_relative", Related(), HEADS),
-    ("dbsa/results", "dbsa", Dbsa(), 1),
+    ("pascal/results", "pascal", papers.Parent(sigma=1.0), 2),
+    ("pascal/variance", "variance_9", papers.Parent(sigma=3.0), 2),
+    ("deps_san/results", "deps_san", papers.Tree(sigma=1.0), HEADS),
+    ("deps_san/variance", "variance_8", papers.Tree(sigma=8**0.5), HEADS),
+    (
+      "dependency_relative/results",
+      "dependency_relative",
+      papers.TreeRelated(clip=2),
+      HEADS,
+    ),
+    ("dbsa/results", "dbsa", papers.Dbsa(), 1),
   ],
 )
 def test_first_layers_of_a_row_equal_loops(table, row, head, count):
   """Attention weights of all heads, and output of the first encoder layer."""
   spec = plan_of(table, row).spec
-  heads = (*[head] * count, *[Plain()] * (HEADS - count))
+  heads = (*[head] * count, *[papers.Plain()] * (HEADS - count))
   x_BSD = jnp.asarray(X_BSD)
-  inputs = {
-    "encoder": (x_BSD, SOURCE),
-    "decoder": (x_BSD, x_BSD, SOURCE, SOURCE),
-  }
-  stacks = {"encoder": EncoderLayer(spec, 0)}
+  stacks = {"encoder": (EncoderLayer(spec, 0), x_BSD, SOURCE)}
   if ROWS[table][row].decoder:
-    stacks["decoder"] = DecoderLayer(spec, 0)
-  for stack, layer in stacks.items():
-    params = random_params(layer, *inputs[stack])
+    inputs = x_BSD, x_BSD, SOURCE, SOURCE
+    stacks["decoder"] = DecoderLayer(spec, 0), *inputs
+  for stack, (layer, *inputs) in stacks.items():
+    params = random_params(layer, *inputs)
     apply = functools.partial(layer.apply, mutable=[COLLECTION])
-    out, state = jax.jit(apply)({"params": params}, *inputs[stack])
+    out, state = jax.jit(apply)({"params": params}, *inputs)
     (weight,) = Maps.of(state).find(stack=stack, kind="weight_BHQM")
     attention = params["attention"]
     projections = {"query", "key", "value", "output"}
@@ -428,12 +409,12 @@ def test_first_layers_of_a_row_equal_loops(table, row, head, count):
       size = len(sentence.word)
       x_SD = X_BSD[b, :size].astype(float)
       if stack == "encoder":
-        _, weight_HSS, out_SD = papers.encoder_layer(
+        weight_HSS, out_SD = papers.encoder_layer(
           params, *arguments, sentence, x_SD
         )
         np.testing.assert_allclose(out[0][b, :size], out_SD, atol=2e-5)
       else:
-        _, weight_HSS, _ = papers.self_attention(
+        weight_HSS, _ = papers.self_attention(
           attention, *arguments, sentence, x_SD, causal=True
         )
       result_HSS = np.asarray(weight.value)[b, :, :size, :size]

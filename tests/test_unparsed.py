@@ -75,7 +75,6 @@ def warnings_of(config, **data):
   "folder, system, tree, side",
   [
     ("none", "pascal", "random", "source"),
-    ("none", "pascal", "linear", "source"),
     ("none", "pascal", "wrong_parents", "source"),
     ("none", "label_embedding", "parsed", "source"),
     ("none", "gru_syntax", "parsed", "source"),
@@ -84,27 +83,24 @@ def warnings_of(config, **data):
   ],
 )
 def test_rejects_training_without_any_tree(
-  config_of, folder, system, tree, side
+  config_of, tmp_path, folder, system, tree, side
 ):
+  config = config_of(folder, system, tree)
   message = (
     rf"none of the 60 training sentences in .*/{folder}/out has a tree of the "
     rf"{side}, which system '{system}' reads\. .*\.parse\.{side}\.parser\)"
   )
-  with pytest.raises(InputError, match=message):
-    warnings_of(config_of(folder, system, tree))
-
-
-def test_commands_reject_training_without_any_tree(config_of, tmp_path):
-  config = config_of("none", "pascal")
-  with pytest.raises(InputError, match="none of the 60 training sentences"):
-    train.run(config, tmp_path / "run")
-  with pytest.raises(InputError, match="none of the 60 training sentences"):
-    compare.run({"pascal": config}, tmp_path / "comparison", 1)
+  for command in (
+    lambda: train.run(config, tmp_path / "run"),
+    lambda: compare.run({system: config}, tmp_path / "comparison", 1),
+  ):
+    with pytest.raises(InputError, match=message):
+      command()
   assert not [*tmp_path.iterdir()]
 
 
-def test_training_warns_of_many_unparsed_sentences(
-  config_of, folders, tmp_path, capsys
+def test_warns_of_many_unparsed_sentences(
+  config_of, folders, tmp_path, capsys, monkeypatch
 ):
   train.run(config_of("most", "pascal"), tmp_path / "run")
   lines = capsys.readouterr().out.replace(folders["most"], "DATA").splitlines()
@@ -114,11 +110,7 @@ def test_training_warns_of_many_unparsed_sentences(
     "warning: 7 of the 7 sentences of split 'test' in DATA (100.0 %) have no "
     "tree of the source; there system 'pascal' works as the plain model.",
   ]
-
-
-def test_does_not_warn_of_few_sentences_or_systems_without_trees(
-  config_of, monkeypatch
-):
+  # It does not warn of few sentences, or if the system reads no trees.
   assert warnings_of(config_of("none", "transformer")) == []
   monkeypatch.setattr(jaxsyn.plan, "MAX_UNPARSED", 0.11)
   (warning,) = warnings_of(config_of("most", "pascal"))

@@ -154,8 +154,30 @@ SCORE = normal(B, HEADS, S, S)
 QUERY, KEY = normal(B, S, HEADS, K), normal(B, S, HEADS, K)
 
 
+TREE_FEATURES = {
+  "head": "head_BW",
+  "relation": "relation_BW",
+  "parent_mid": "parent_mid_BS",
+  "tree_distance": "tree_distance_BWW",
+  "eigenvectors": "eigenvectors_BWE",
+}
+
+
+def declared(spec, features: SentenceFeatures) -> SentenceFeatures:
+  """The features without those that a modifier does not declare."""
+  names, labels = spec.required_features, features.annotations
+  hidden = [field for n, field in TREE_FEATURES.items() if n not in names]
+  return features.replace(
+    annotations={n: labels[n] for n in labels if n in names},
+    **dict.fromkeys(hidden),
+  )
+
+
 def run(spec, stage, *inputs, params=None, site=SITE, key=0, **options):
-  """The result of one stage of a modifier."""
+  """The result of one stage of a modifier, for the features it declares."""
+  inputs = [
+    declared(spec, x) if isinstance(x, SentenceFeatures) else x for x in inputs
+  ]
   params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params or {})
   return spec.make(site).apply(
     {"params": params},

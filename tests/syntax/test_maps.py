@@ -42,16 +42,13 @@ def test_layers_and_modifiers_are_in_order():
   first = [p.address for p in maps.find(stack="encoder", layer=0)]
   names = [name for name, _ in itertools.groupby(a.modifier for a in first)]
   assert names == ["tree_scaled", "localness", "dbsa", ""]
-  assert {a.kind for a in first if a.modifier == "dbsa"} == {
-    "log_parse_BQM",
-    "parent_BQ",
-  }
+  kinds = {a.kind for a in first if a.modifier == "dbsa"}
+  assert kinds == {"log_parse_BQM", "parent_BQ"}
   for stack in ("decoder", "cross"):
     assert len(maps.find(stack=stack, modifier="", kind="weight_BHQM")) == 1
-  message = (
-    r"the map stack='cross', layer=1, .* kind='weight_BHQM' of layer 0, 1"
-  )
-  with pytest.raises(InputError, match=message):
+  with pytest.raises(
+    InputError, match=r"stack='cross', layer=1, .* layer 0, 1"
+  ):
     maps.find(stack="cross", layer=1)
   with pytest.raises(InputError, match="layer=1, modifier='', kind='weight_BH"):
     maps.at(Address("cross", 1, "", "weight_BHQM"))

@@ -9,12 +9,12 @@ import pytest
 from cases import (
   FEATURES,
   HEADS,
-  QUERY,
   SCORE,
   SENTENCES,
   K,
   Sentence,
   heads_of,
+  normal,
 )
 from models_under_test import modifiers_of, plan_of
 from numpy.testing import assert_allclose
@@ -32,6 +32,9 @@ LONG = (
   Sentence((*(w for w in range(60) for _ in range(w % 3)), -1), tuple(TREE)),
   Sentence((*range(17), -1), (*ONE, *(8 + w for w in OTHER))),
 )
+
+
+SYSTEMS, GATES = ("neighbour_heads", "neighbour_heads_gated"), ("none", "query")
 
 
 def sees_relative(spec, sentence):
@@ -78,92 +81,72 @@ def sees_with_context(spec, sentence):
   return visible
 
 
-def check_weights(spec, sentences, score, visible_of, gate_of=None, **options):
-  """Compares attention weights after the mask with loops, in all heads."""
-  features = options["features"]
-  new = cases.rescore(spec, score, **options)
+def weights(score, features):
+  """Attention weights after the mask of padding."""
   real = features.real_BS[:, None, None, :]
-  masked = jnp.where(real, new, jnp.finfo(jnp.float32).min)
-  weight = np.asarray(jax.nn.softmax(masked))
+  return jax.nn.softmax(jnp.where(real, score, jnp.finfo(jnp.float32).min))
+
+
+CASES = [
+  *((relation, gate, SENTENCES) for relation in RELATIONS for gate in GATES),
+  *(("hops", gate, SENTENCES) for gate in GATES),
+  *((name, "", one) for name in SYSTEMS for one in (SENTENCES, LONG)),
+]
+
+
+@pytest.mark.parametrize("relation, gate, sentences", CASES)
+def test_weights_equal_loops(relation, gate, sentences):
+  visible_of = sees_relative
+  if relation in SYSTEMS:
+    spec = modifiers_of(plan_of(relation))["neighbour_heads"]
+    visible_of = sees_with_context
+  else:
+    heads = (2, 0) if gate == "query" else None
+    hops = {"hops": 2, "context": 0, "eos": False} if relation == "hops" else {}
+    spec = NeighbourHeads(relation=relation, gate=gate, heads=heads, **hops)
+  features = cases.features_of(sentences)
+  B, S = features.word_BS.shape
+  x, score = normal(B, S, HEADS * K), normal(B, HEADS, S, S)
+  features = features.replace(inputs=(0 * x, x))
+  q, params = np.full((B, S, HEADS, K), np.nan, np.float32), {}
+  if spec.gate == "input":
+    params = {"gate_D": normal(HEADS * K), "gate_bias": np.float32(0.3)}
+    logit_BHS = (x @ params["gate_D"] + 0.3)[:, None].repeat(HEADS, 1)
+  elif spec.gate == "query":
+    q = normal(B, S, HEADS, K)
+    params = {"gate_HK": normal(2, K), "gate_H": normal(2)}
+    logit_BHS = np.zeros((B, HEADS, S))
+    for i, h in enumerate(heads):
+      logit = q[:, :, h] @ params["gate_HK"][i] * K**0.5
+      logit_BHS[:, h] = logit + params["gate_H"][i]
+  new = cases.rescore(spec, score, features, q, q, params=params)
+  result_BHSS = np.asarray(weights(new, features))
   for b, sentence in enumerate(sentences):
-    size = len(sentence.word)
-    visible = visible_of(spec, sentence)
+    size, visible = len(sentence.word), visible_of(spec, sentence)
     for h in range(HEADS):
       e = np.exp(score[b, h, :size, :size].astype(np.float64))
       expected = e / e.sum(-1, keepdims=True)
       if h in heads_of(spec) and sentence.parsed:
         local = e * visible / (e * visible).sum(-1, keepdims=True)
-        gate = gate_of(b, h, size)[:, None] if gate_of else 1.0
-        expected = gate * local + (1 - gate) * expected
-      result = weight[b, h, :size]
+        gate_S1 = 1.0
+        if params:
+          gate_S1 = cases.sigmoid(logit_BHS[b, h, :size, None].astype(float))
+        expected = gate_S1 * local + (1 - gate_S1) * expected
+      result = result_BHSS[b, h, :size]
       assert_allclose(result[:, :size], expected, atol=2e-6)
       assert not result[:, size:].any()
-
-
-@pytest.mark.parametrize("relation", [*RELATIONS, "hops"])
-@pytest.mark.parametrize("gate, heads", [("none", None), ("query", (2, 0))])
-def test_weights_equal_loops(relation, gate, heads):
-  hops = {} if relation != "hops" else {"hops": 2, "context": 0, "eos": False}
-  spec = NeighbourHeads(relation=relation, gate=gate, heads=heads, **hops)
-  params, gate_of = {}, None
-  if gate == "query":
-    count = len(heads)
-    params = {"gate_HK": cases.normal(count, K), "gate_H": cases.normal(count)}
-
-    def gate_of(b, h, size):
-      i = heads.index(h)
-      logit = QUERY[b, :size, h] @ params["gate_HK"][i] * K**0.5
-      return cases.sigmoid(logit + params["gate_H"][i])
-
-  check_weights(
-    spec,
-    SENTENCES,
-    SCORE,
-    sees_relative,
-    gate_of,
-    features=FEATURES,
-    params=params,
-  )
-
-
-@pytest.mark.parametrize("gated", [False, True])
-@pytest.mark.parametrize("sentences", [SENTENCES, LONG])
-def test_published_systems_equal_loops(gated, sentences):
-  name = "neighbour_heads_gated" if gated else "neighbour_heads"
-  spec = modifiers_of(plan_of(name))["neighbour_heads"]
-  features = cases.features_of(sentences)
-  B, S = features.word_BS.shape
-  x, u_D, bias = cases.normal(B, S, HEADS * K), cases.normal(HEADS * K), 0.3
-  features = features.replace(inputs=(0 * x, x))
-  not_read = np.full((B, S, HEADS, K), np.nan, np.float32)
-
-  def gate_of(b, h, size):
-    return cases.sigmoid(x[b, :size].astype(np.float64) @ u_D + bias)
-
-  check_weights(
-    spec,
-    sentences,
-    cases.normal(B, HEADS, S, S),
-    sees_with_context,
-    gate_of if gated else None,
-    features=features,
-    params={"gate_D": u_D, "gate_bias": np.float32(bias)} if gated else {},
-    q=not_read,
-    k=not_read,
-  )
 
 
 def test_large_scores_do_not_unmask_pairs():
   spec = NeighbourHeads(relation="parent", gate="query", heads=None)
   params = {"gate_HK": np.zeros((HEADS, K)), "gate_H": np.full(HEADS, 1e4)}
-  real = FEATURES.real_BS[:, None, None, :]
 
-  def weights(score):
-    new = cases.rescore(spec, score, params=params)
-    return jax.nn.softmax(jnp.where(real, new, jnp.finfo(jnp.float32).min))
+  @jax.jit
+  def first_column(score):
+    weight = weights(cases.rescore(spec, score, params=params), FEATURES)
+    return jnp.sum(weight[:, :, :, 0]), weight
 
   for score in (1e4 * SCORE, 0 * SCORE):
-    weight = np.asarray(weights(jnp.asarray(score)))
-    slope = jax.grad(lambda score: jnp.sum(weights(score)[:, :, :, 0]))(score)
+    slope, weight = jax.grad(first_column, has_aux=True)(score)
     assert np.isfinite(weight).all() and np.isfinite(slope).all()
     assert weight[0, 0, 0, 2:].max() == 0  # on itself and its parent only

@@ -24,39 +24,36 @@ def position(by, sentence, s):
   return sentence.parent_middle(s)
 
 
-def rotation(angles):
-  """Eq. 15: blocks [[cos, -sin], [sin, cos]] on the diagonal."""
-  matrix = np.zeros((2 * len(angles),) * 2)
-  for i, a in enumerate(angles):
-    block = [[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]
-    matrix[2 * i : 2 * i + 2, 2 * i : 2 * i + 2] = block
-  return matrix
+def rotated(x_K, positions):
+  """Eq. 15: blocks [[cos, -sin], [sin, cos]]; an odd last channel stays."""
+  out, count = np.array(x_K, float), len(positions)
+  for i, p in enumerate(positions):
+    angle, (a, b) = p * 1e4 ** (-i / count), out[2 * i : 2 * i + 2]
+    cos, sin = np.cos(angle), np.sin(angle)
+    out[2 * i : 2 * i + 2] = a * cos - b * sin, a * sin + b * cos
+  return out
 
 
 @pytest.mark.parametrize(
-  "by, heads", [(("line", "depth"), None), (("parent", "line"), (2, 0))]
+  "by, heads, width",
+  [
+    (("line", "depth"), None, 8),
+    (("parent", "line"), (2, 0), 8),
+    (("line", "line"), None, 7),
+  ],
 )
-def test_rotations_equal_the_matrix(by, heads):
+def test_rotations_equal_loops(by, heads, width):
   spec = TreeRotary(by=by, heads=heads)
-  for x, new in zip((QUERY, KEY), projected(spec)):
+  site = dataclasses.replace(SITE, width=width * HEADS)
+  inputs = QUERY[..., :width], KEY[..., :width]
+  for x, new in zip(inputs, projected(spec, FEATURES, *inputs, site)):
     for b, sentence in enumerate(SENTENCES):
-      for s in range(len(sentence.word)):
-        positions = [position(by[i % 2], sentence, s) for i in range(4)]
-        matrix = rotation(
-          [p * 1e4 ** (-i / 4) for i, p in enumerate(positions)]
-        )
-        for h in range(HEADS):
-          matrix_of_head = matrix if h in heads_of(spec) else np.eye(8)
-          assert_allclose(new[b, s, h], matrix_of_head @ x[b, s, h], atol=2e-6)
-
-
-def test_last_channel_of_an_odd_width_stays():
-  site = dataclasses.replace(SITE, width=7 * HEADS)
-  new, _ = projected(LINE, q=QUERY[..., :7], k=KEY[..., :7], site=site)
-  assert_array_equal(new[..., 6], QUERY[..., 6])
-  angles = 5 * 1e4 ** (-np.arange(3) / 3)
-  expected = rotation(angles) @ QUERY[0, 5, 0, :6]
-  assert_allclose(new[0, 5, 0, :6], expected, atol=2e-6)
+      for s, h in np.ndindex(len(sentence.word), HEADS):
+        kinds = [by[i % 2] for i in range(width // 2)]
+        positions = [position(kind, sentence, s) for kind in kinds]
+        positions = positions if h in heads_of(spec) else [0] * len(kinds)
+        expected = rotated(x[b, s, h], positions)
+        assert_allclose(new[b, s, h], expected, atol=2e-6)
 
 
 def test_scores_depend_on_differences_of_positions():

@@ -72,14 +72,16 @@ def test_only_linked_subwords_have_a_gradient():
 
 def plan_with(system="guided_alignment", loss=None, **model):
   config = as_dict(config_of(system, **model))
-  config["losses"]["guided_alignment"] = {
-    **config["losses"].get("guided_alignment", as_dict(GuidedAlignment())),
-    **(loss or {}),
-  }
+  config["losses"].setdefault("guided_alignment", as_dict(GuidedAlignment()))
+  config["losses"]["guided_alignment"] |= loss or {}
   return resolve(read_config(config), JOINT)
 
 
+RNGS = {"dropout": jax.random.key(0), "syntax": jax.random.key(1)}
+
+
 def gradient(plan):
+  """The loss, its gradient, and the names of the parameters that have one."""
   params = parameters(plan, BATCH)
 
   def value(params):
@@ -87,25 +89,17 @@ def gradient(plan):
     loss = plan.recipe.losses["guided_alignment"]
     return loss(None, maps["guided_alignment"], BATCH)[0]
 
-  return jax.jit(jax.value_and_grad(value))(params)
-
-
-RNGS = {"dropout": jax.random.key(0), "syntax": jax.random.key(1)}
-
-
-def with_gradient(gradients):
-  flat, _ = jax.tree_util.tree_flatten_with_path(gradients)
-  return {
+  added, slopes = jax.jit(jax.value_and_grad(value))(params)
+  names = {
     jax.tree_util.keystr(path, simple=True, separator="/")
-    for path, leaf in flat
+    for path, leaf in jax.tree_util.tree_leaves_with_path(slopes)
     if np.abs(leaf).max() > 0
   }
+  return added, slopes, names
 
 
 def test_one_head_of_the_last_layer_but_one_is_guided():
-  plan = plan_with(decoder_layers=3)
-  _, got = gradient(plan)
-  names = with_gradient(got)
+  _, got, names = gradient(plan_with(decoder_layers=3))
   assert any(name.startswith("encoder_1") for name in names)
   assert any(name.startswith("decoder_0/cross/value") for name in names)
   assert "decoder_1/cross/query/kernel" in names
@@ -125,7 +119,7 @@ def test_fused_attention_publishes_the_guided_layer():
   )
   assert fused.spec.published_maps == (("cross", 0),)
   assert not plain.spec.published_maps
-  (one, ours), (other, theirs) = gradient(plain), gradient(fused)
+  (one, ours, _), (other, theirs, _) = gradient(plain), gradient(fused)
   assert one == pytest.approx(float(other), rel=1e-5)
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), ours, theirs
@@ -133,24 +127,16 @@ def test_fused_attention_publishes_the_guided_layer():
 
 
 def test_windows_of_a_recurrent_decoder_are_heads():
-  plan = plan_with("gru_double_local", {"head": 1})
-  value, got = gradient(plan)
-  assert np.isfinite(value) and value > 0
-  names = with_gradient(got)
-  assert any("cross/local" in name for name in names)
-  other, got = gradient(plan_with("gru_double_local", {"head": 0}))
-  assert other != value
-  assert not any("cross/local" in name for name in with_gradient(got))
+  for head, is_local in ((1, True), (0, False)):
+    value, _, names = gradient(plan_with("gru_double_local", {"head": head}))
+    assert np.isfinite(value) and value > 0
+    assert any("cross/local" in name for name in names) == is_local
 
 
 @pytest.mark.parametrize(
   ("system", "loss", "message"),
   [
-    (
-      "guided_alignment",
-      {"layer": 3},
-      r"\.layer: 3 is not one of the 1 layers",
-    ),
+    ("guided_alignment", {"layer": 3}, r"\.layer: 3 is not one of the 1"),
     ("guided_alignment", {"layer": -3}, r"\.layer: -3 is not one of"),
     ("guided_alignment", {"head": 2}, r"\.head: 2 is not one of the 2 heads"),
     ("gru_global", {"head": 1}, r"\.head: 1 is not one of the 1 heads"),

@@ -36,50 +36,44 @@ def distributions(shown):
 
 def maps_of(source=None, target=None, parent=None, cross=None, layer=0):
   """Returns the published maps of a layer."""
-  published = []
-
-  def add(place, part, kind, value):
-    if value is not None:
-      address = Address(place, layer, part, kind)
-      published.append(Published(address, jnp.asarray(value)))
-
-  for place, parse in (("encoder", source), ("decoder", target)):
-    if parse is not None:
-      parse = jnp.asarray(parse, jnp.float32)
-      add(place, "dbsa", "log_parse_BQM", parse)
-      add(place, "dbsa", "parent_BQ", parent)
-  add("cross", "", "weight_BHQM", cross)
-  return Maps(tuple(published))
-
-
-CAUSAL = np.tril(np.ones((1, 5, 5), bool))
-# Subwords to find for a@@ b c@@ d e, three words: only 3 to 3 and 4 to 2 are not on
-# the right.
-PARENT = [[1, 2, 3, 3, 2]]
+  values = {
+    ("encoder", "dbsa", "log_parse_BQM"): source,
+    ("encoder", "dbsa", "parent_BQ"): None if source is None else parent,
+    ("decoder", "dbsa", "log_parse_BQM"): target,
+    ("decoder", "dbsa", "parent_BQ"): None if target is None else parent,
+    ("cross", "", "weight_BHQM"): cross,
+  }
+  return Maps(
+    tuple(
+      Published(Address(stack, layer, part, kind), jnp.asarray(value))
+      for (stack, part, kind), value in values.items()
+      if value is not None
+    )
+  )
 
 
-def test_the_decoder_loss_omits_parents_on_the_right():
-  log_p = distributions(CAUSAL)
-  maps = maps_of(target=log_p, parent=PARENT)
-  added, count = TargetHeads()(None, maps, {})
-  assert count == 2
-  assert added == pytest.approx(-log_p[0, 3, 3] - log_p[0, 4, 2], rel=1e-6)
+CAUSAL = np.tril(np.ones((6, 6), bool))
 
 
-def test_parsing_loss_of_two_layers_against_loops():
-  shown = np.ones((4, 6, 6), bool)
-  shown[:, :, 5] = False
-  parent = RNG.integers(-1, 5, (4, 6))
+@pytest.mark.parametrize(
+  "loss, shown",
+  [(SourceHeads(), CAUSAL[5] & ~CAUSAL[0]), (TargetHeads(), CAUSAL)],
+)
+def test_parsing_loss_of_two_layers_against_loops(loss, shown):
+  """Hidden parents, such as those on the right in a decoder, do not count."""
+  shown = np.broadcast_to(shown, (4, 6, 6))
+  parent = RNG.integers(-1, 6, (4, 6))
   published, wanted, index = (), 0.0, 0
   for layer in (0, 10):
     log_p = distributions(shown)
-    published += maps_of(log_p, parent=parent, layer=layer).published
+    side = {"target" if loss.stack == "decoder" else "source": log_p}
+    published += maps_of(**side, parent=parent, layer=layer).published
     for b, q in np.ndindex(4, 6):
-      if parent[b, q] >= 0:
+      if parent[b, q] >= 0 and shown[b, q, parent[b, q]]:
         wanted -= log_p[b, q, parent[b, q]]
         index += 1
-  added, count = SourceHeads()(None, Maps(published), {})
-  assert count == index and added == pytest.approx(wanted, rel=1e-5)
+  added, count = loss(None, Maps(published), {})
+  assert 10 < count == index < 48 and added == pytest.approx(wanted, rel=1e-5)
 
 
 def test_attachment_score():
@@ -96,9 +90,8 @@ def test_attachment_score():
   p = np.full((1, 6, 6), 0.1)
   for q, m in best.items():
     p[0, q, m] = 0.5
-  shown = np.tril(np.ones((6, 6), bool))
   with np.errstate(divide="ignore"):
-    maps = maps_of(target=np.log(np.where(shown, p, 0.0)))
+    maps = maps_of(target=np.log(np.where(CAUSAL, p, 0.0)))
   # Word 0: the parent is on the right and not found. Word 1: its last subword
   # finds its first one, its own word: a root, right. Word 2 finds the first
   # subword of word 1: right.
@@ -129,33 +122,10 @@ def test_synchronisation_reads_the_chosen_layer():
   assert abs(result - Synchronisation(layer=0)(None, maps, batch)[0]) > 1e-3
 
 
-EYE = np.eye(3, dtype=np.float32)[None]
-
-
-def synchronised(loss, source, target, cross, batch):
-  maps = maps_of(source, target, cross=cross, layer=loss.layer)
-  return loss(None, maps, batch)
-
-
-def test_synchronisation_of_identities_by_hand():
-  # E = D = C = I, three target subwords: D_map = I. Its masked softmax has
-  # rows (1), (1, e)/(1+e), (1, 1, e)/(2+e) = .2119 .2119 .5761.
-  batch = {"target_id_BT": jnp.array([[5, 6, 3]])}
-  shown = np.tril(np.ones((1, 3, 3), bool))
-  source = np.log(np.maximum(EYE, 1e-30))
-  target = np.where(shown, source, -np.inf)  # -inf is hidden, not unlikely
-  loss = Synchronisation(layer=0)
-  rows = loss.normalize(jnp.asarray(EYE), jnp.asarray(shown))
-  np.testing.assert_allclose(rows[0, 2], [0.2119, 0.2119, 0.5761], atol=5e-5)
-  e = np.e
-  wanted = 2 / (1 + e) ** 2 + 2 / (2 + e) ** 2 + (2 / (2 + e)) ** 2
-  added, count = synchronised(loss, source, target, EYE[:, None], batch)
-  assert count == 3 and added == pytest.approx(wanted, rel=1e-5)
-
-
 @pytest.mark.parametrize(
   "normalise, temperature, alignment",
   [
+    ("softmax", 1.0, "output"),
     ("softmax", 0.1, "output"),
     ("renorm", 1.0, "input"),
     ("log", 0.5, "output"),
@@ -169,39 +139,25 @@ def test_synchronisation_against_loops(normalise, temperature, alignment):
   target = distributions(shown)
   cross = np.exp(distributions(np.ones((B, heads, T, S), bool)))
   E, D, C = np.exp(source), np.exp(target), cross.mean(1)
+  if alignment == "input":  # row t + 1 stands for subword t
+    C = np.concatenate([C[:, 1:], np.zeros((B, 1, S))], 1)
   wanted = 0.0
-  for b in range(B):
-    for t in range(T):
-      if not real[b, t]:
-        continue
-      row, columns = [], [u for u in range(T) if shown[b, t, u]]
-
-      def state(x, b=b):  # the state that stands for subword x
-        late = alignment == "input"
-        return C[b, x + late] if x + late < T else np.zeros(S)
-
-      for u in columns:
-        row.append(
-          sum(
-            state(t)[i] * E[b, i, j] * state(u)[j]
-            for i in range(S)
-            for j in range(S)
-          )
-        )
-      row = np.array(row)
-      if normalise == "renorm":
-        row = row / max(row.sum(), 1e-9)
-      else:
-        if normalise == "log":
-          row = np.log(np.maximum(row, 1e-9))
-        row = np.exp(row / temperature)
-        row = row / row.sum()
-      wanted += sum((x - D[b, t, u]) ** 2 for x, u in zip(row, columns))
+  for b, t in np.argwhere(real):
+    columns = [u for u in range(T) if shown[b, t, u]]
+    row = np.array([C[b, t] @ E[b] @ C[b, u] for u in columns])
+    if normalise == "renorm":
+      row = row / max(row.sum(), 1e-9)
+    else:
+      row = np.log(np.maximum(row, 1e-9)) if normalise == "log" else row
+      row = np.exp(row / temperature)
+      row = row / row.sum()
+    wanted += sum((row - D[b, t, columns]) ** 2)
   loss = Synchronisation(
     normalise=normalise, temperature=temperature, alignment=alignment, layer=2
   )
   batch = {"target_id_BT": jnp.asarray(real * 5)}
-  added, count = synchronised(loss, source, target, cross, batch)
+  maps = maps_of(source, target, cross=cross, layer=2)
+  added, count = loss(None, maps, batch)
   assert count == 6 and added == pytest.approx(wanted, rel=1e-5)
 
 
