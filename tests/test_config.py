@@ -1,19 +1,19 @@
 """Tests that configs resolve to plans, or are rejected by option name."""
 
 import dataclasses
-import importlib
 import json
-import pathlib
 
 import documents
 import pytest
 
-from jaxsyn.config import as_dict, read_config, with_defaults
+from jaxsyn import cli
+from jaxsyn.config import as_dict, read_config
 from jaxsyn.configs import base, multi30k_en_de, systems
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.syntax import MODIFIERS
 from jaxsyn.syntax.sisa import Sisa
+from jaxsyn.utils import addresses
 
 SIDE = {"size": 100, "sha256": "a"}
 JOINT = {"vocabulary": {"source": SIDE, "target": SIDE}, "relations": {}}
@@ -21,19 +21,10 @@ APART = {
   "vocabulary": {"source": SIDE, "target": {"size": 90, "sha256": "b"}},
   "relations": {},
 }
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-DATA_SETS = sorted(
-  path.stem
-  for path in (ROOT / "configs").glob("*.py")
-  if path.stem not in ("__init__", "base") and "systems" not in path.stem
-)
-PAPERS = ("pascal", "deps_san", "dependency_relative", "dbsa")
-PAPERS += ("syntax_directed",)
-ADDRESSES = DATA_SETS + [
-  f"papers.{paper}:{task}"
-  for paper in PAPERS
-  for task in importlib.import_module(f"jaxsyn.configs.papers.{paper}").TASKS
-]
+ADDRESSES = []
+for _name in addresses.names():
+  _tasks = getattr(cli.module_of(_name), "TASKS", ())  # of a paper
+  ADDRESSES += [f"{_name}:{task}" for task in _tasks] or [_name]
 
 
 def changed(**fields):
@@ -66,10 +57,7 @@ def test_tasks_add_symbols_after_the_vocabulary():
 @pytest.mark.parametrize(
   "fields, message",
   [
-    (
-      {"model__transformer__heads": 3},
-      r"config\.model\.transformer\.heads=3 must divide config\.model\.width=128",
-    ),
+    ({"model__transformer__heads": 3}, r"heads=3 must divide .*width=128"),
     ({"model__width": 9, "model__transformer__heads": 3}, "must be even"),
     (
       {"decode__max_length_factor": 0.0, "decode__max_length_offset": 0},
@@ -82,28 +70,30 @@ def test_tasks_add_symbols_after_the_vocabulary():
     ),
     ({"train__average": 9}, r"config\.train\.average=9 is more than"),
     ({"losses": {}}, "nothing to train on"),
-    (
-      {"parts__encoder": {"parent_scaled": {"simga": 2.0}}},
-      "no option 'simga'. Did you mean 'sigma'",
-    ),
-    (
-      {"parts__encoder": {"parent_scaled": {"heads": (0, 4)}}},
-      r"parent_scaled\.heads: 4 is not one of the 4 heads",
-    ),
-    (
-      {"parts__encoder": {"parent_scaled": {"heads": (1, 2, 1)}}},
-      r"parent_scaled\.heads=\(1, 2, 1\) names one of the heads twice",
-    ),
-    (
-      {"parts__encoder": {"parent_scaled": {"layers": (4,)}}},
-      r"parent_scaled\.layers: 4 is not one of the 4 layers of the encoder",
-    ),
     ({"parts__decoder": {"parent_scaled": {}}}, "it works in encoder only"),
   ],
 )
 def test_rejects_options_that_are_incompatible(fields, message):
   with pytest.raises(InputError, match=message):
     resolve(read_config(changed(**fields)), JOINT)
+
+
+@pytest.mark.parametrize(
+  "options, message",
+  [
+    ({"simga": 2.0}, "no option 'simga'. Did you mean 'sigma'"),
+    ({"heads": (0, 4)}, r"\.heads: 4 is not one of the 4 heads"),
+    ({"heads": (1, 2, 1)}, r"\.heads=\(1, 2, 1\) names one of the heads twice"),
+    (
+      {"layers": (4,)},
+      r"\.layers: 4 is not one of the 4 layers of the encoder",
+    ),
+  ],
+)
+def test_rejects_invalid_options_of_modifiers(options, message):
+  parts = {"parent_scaled": options}
+  with pytest.raises(InputError, match=rf"parent_scaled.*{message}"):
+    resolve(read_config(changed(parts__encoder=parts)), JOINT)
 
 
 def test_tied_embeddings_need_one_vocabulary():
@@ -113,21 +103,6 @@ def test_tied_embeddings_need_one_vocabulary():
   model = dataclasses.replace(config.model, tie_embeddings=False)
   spec = resolve(dataclasses.replace(config, model=model), APART).spec
   assert (spec.source_vocabulary, spec.target_vocabulary) == (100, 90)
-
-
-def test_the_target_language_selects_the_tokenizer_of_scores():
-  languages = {"data__source_language": "en", "data__target_language": "zh"}
-  config = read_config(changed(**languages))
-  assert with_defaults(config).train.tokenizer == "zh"
-  config = read_config(changed(**languages, train__tokenizer="char"))
-  assert with_defaults(config).train.tokenizer == "char"
-
-
-def test_combined_systems_have_all_modifiers():
-  config = multi30k_en_de.get_config("pascal+deps_san_random_tree")
-  assert set(config.parts.encoder) == {"parent_scaled", "tree_scaled"}
-  assert config.system == "pascal+deps_san_random_tree"
-  assert config.data.tree == "random"
 
 
 @pytest.mark.parametrize(
@@ -144,9 +119,13 @@ def test_combined_systems_have_all_modifiers():
     ("multitask+mixed_encoder", r"second\.task to 'parse' and 'source'"),
   ],
 )
-def test_rejects_unknown_and_contradictory_systems(system, message):
+def test_combines_systems_that_exist_and_agree(system, message):
   with pytest.raises(InputError, match=message):
     multi30k_en_de.get_config(system)
+  config = multi30k_en_de.get_config("pascal+deps_san_random_tree")
+  assert set(config.parts.encoder) == {"parent_scaled", "tree_scaled"}
+  assert config.system == "pascal+deps_san_random_tree"
+  assert config.data.tree == "random"
 
 
 @pytest.mark.parametrize("index", range(len(ADDRESSES)))
@@ -155,10 +134,8 @@ def test_configs_of_all_files_and_systems_resolve(index):
 
   The configs can also be written as JSON.
   """
-  name, _, task = ADDRESSES[index].partition(":")
-  module = importlib.import_module(f"jaxsyn.configs.{name}")
   for system in list(systems.SYSTEMS)[index % 6 :: 6]:
-    config = read_config(module.get_config(f"{task}:{system}".lstrip(":")))
+    config = read_config(cli.load(f"{ADDRESSES[index]}:{system}"))
     plan = resolve(config, JOINT)
     assert config.system == system
     assert plan.features == documents.features()[system][0]
@@ -166,20 +143,22 @@ def test_configs_of_all_files_and_systems_resolve(index):
 
 
 @pytest.mark.parametrize(
-  "one, other, error",
+  "layers, heads, error",
   [
-    ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (1, 2)}, True),
-    ({"layers": (0,), "heads": None}, {"layers": None, "heads": (3,)}, True),
-    ({"layers": (0,), "heads": (1,)}, {"layers": (1,), "heads": (1,)}, False),
-    ({"layers": (0,), "heads": (1,)}, {"layers": (0,), "heads": (2,)}, False),
+    (((0,), (0,)), ((1,), (1, 2)), True),
+    (((0,), None), (None, (3,)), True),
+    (((0,), (1,)), ((1,), (1,)), False),
+    (((0,), (0,)), ((1,), (2,)), False),
   ],
 )
 def test_rejects_two_modifiers_that_replace_the_same_scores(
-  monkeypatch, one, other, error
+  monkeypatch, layers, heads, error
 ):
-  for name in ("first", "second"):
+  parts = {}
+  for i, name in enumerate(("first", "second")):
     monkeypatch.setitem(MODIFIERS, name, Sisa)
-  config = read_config(changed(parts__encoder={"first": one, "second": other}))
+    parts[name] = {"layers": layers[i], "heads": heads[i]}
+  config = read_config(changed(parts__encoder=parts))
   if error:
     message = r"encoder: first and second both replace the scores of"
     with pytest.raises(InputError, match=message):

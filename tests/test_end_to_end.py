@@ -1,4 +1,4 @@
-"""Training and translation of raw text with the real commands."""
+"""Training, and translation of raw text by the command."""
 
 import json
 import os
@@ -10,125 +10,81 @@ import sys
 
 import numpy as np
 import pytest
+from command_flags import parsed
 from object_store import free_port
 
 from jaxsyn import train, translate
-from jaxsyn.configs import quickstart
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-SIZES = {
-  "model.transformer.encoder_layers": 1,
-  "model.transformer.decoder_layers": 1,
-  "model.width": 32,
-  "model.transformer.feed_forward": 32,
-  "batch.tokens": 1024,
-  "batch.shapes": 1,
-  "decode.beam": 2,
-  "decode.max_length_factor": 0.0,  # few programs
-  "decode.max_length_offset": 15,
-  "train.minutes": 0.0,
-  "train.steps": 60,
-  "train.evaluate_every": 30,
-  "train.validation_sentences": 1,
-  "train.save_every": 15,
-  "train.log_every": 15,
-}
-
-
-@pytest.fixture(scope="module")
-def command(prepared, environment):
-  """A function that runs a command in a process of its own."""
-
-  def run(module, *words, **options):
-    command = [sys.executable, "-m", f"jaxsyn.{module}", *map(str, words)]
-    return subprocess.run(
-      command, env=environment, cwd=ROOT, capture_output=True, **options
-    )
-
-  return run
-
-
-@pytest.fixture(scope="module")
-def straight(prepared, command, tmp_path_factory):
-  """An uninterrupted run of 60 steps, and its output."""
-  workdir = tmp_path_factory.mktemp("runs") / "straight"
-  options = {"data.directory": prepared, **SIZES}
-  done = command(
-    "train",
-    "--config",
-    "configs/quickstart.py:pascal_ignoring",
-    "--workdir",
-    workdir,
-    *(f"--config.{name}={value}" for name, value in options.items()),
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  return workdir, done.stdout
+LINES = [
+  "The duck arrived .",
+  "",
+  "A farmer that a duck saw will arrive .",
+  "?",
+]
+COMMAND = [sys.executable, "-m", "jaxsyn.translate", "--workdir"]
 
 
 @pytest.fixture
-def trained_here(prepared):
-  """A function for the same training in this process, which is faster."""
+def config(tiny):
+  config = tiny("pascal_ignoring")
+  config.model.transformer.encoder_layers = 1
+  config.batch.shapes = 1
+  config.train.update(steps=8, evaluate_every=4, validation_sentences=1)
+  return config
 
-  def run(workdir, **changes):
-    config = quickstart.get_config("pascal_ignoring")
-    config.data.directory = str(prepared)
-    config.update_from_flattened_dict({**SIZES, **changes})
-    return train.run(config, workdir)
+
+def steps_logged(workdir, kind):
+  lines = (workdir / "log.jsonl").read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return [r["step"] for r in records if r["kind"] == kind]
+
+
+def test_a_training_logs_its_progress_and_is_run_once(config, tmp_path):
+  end = train.run(config, tmp_path)
+  assert (end.step, end.reason) == (8, "steps")
+  assert (end.shapes, end.compilations) == (1, 1)
+  assert steps_logged(tmp_path, "train") == [2, 4, 6, 8]
+  assert steps_logged(tmp_path, "validation") == [4, 8]
+  log = (tmp_path / "log.jsonl").read_text()
+  record = json.loads(log.splitlines()[0])
+  for name in ("loss", "tokens_per_s", "padding", "waiting"):
+    assert np.isfinite(record[name])
+  assert list(tmp_path.glob("events.*"))
+  end = train.run(config, tmp_path)
+  assert (end.step, end.reason, end.compilations) == (8, "steps", 0)
+  assert (tmp_path / "log.jsonl").read_text() == log
+
+
+def test_stops_if_the_loss_is_not_finite(config, tmp_path):
+  config.optimiser.update(learning_rate=1e6, schedule="constant")
+  config.train.steps = 60
+  message = r"(?s)became NaN or infinite at step.*Last good checkpoint"
+  with pytest.raises(InputError, match=message):
+    train.run(config, tmp_path)
+
+
+@pytest.fixture
+def translated(runs, tmp_path, capfdbinary):
+  """A function: text, flags -> lines that the command prints."""
+
+  def run(text, *words):
+    (tmp_path / "in.txt").write_bytes(text)
+    words = (f"--input={tmp_path / 'in.txt'}", *words)
+    with parsed(translate, "--workdir", runs["pascal"], *words) as values:
+      translate._translate(values)
+    return capfdbinary.readouterr().out.decode().splitlines()
 
   return run
 
 
-def steps_logged(workdir, kind="train"):
-  lines = (workdir / "log.jsonl").read_text().splitlines()
-  records = [json.loads(line) for line in lines]
-  return {r["step"]: r.get("loss") for r in records if r["kind"] == kind}
-
-
-def test_a_training_logs_its_progress_and_is_run_once(straight, trained_here):
-  workdir, output = straight
-  assert "shapes: 1, compilations of the step: 1." in output
-  assert "finished at step 60 (steps)" in output
-  assert [*steps_logged(workdir)] == [15, 30, 45, 60]
-  assert [*steps_logged(workdir, "validation")] == [30, 60]
-  log = (workdir / "log.jsonl").read_text()
-  record = json.loads(log.splitlines()[0])
-  for name in ("loss", "tokens_per_s", "padding", "waiting"):
-    assert np.isfinite(record[name])
-  assert list(workdir.glob("events.*"))
-  end = trained_here(workdir)
-  assert (end.step, end.reason, end.compilations) == (60, "steps", 0)
-  assert (workdir / "log.jsonl").read_text() == log
-
-
-def test_stops_if_the_loss_is_not_finite(trained_here, tmp_path):
-  options = {"optimiser.learning_rate": 1e6, "optimiser.schedule": "constant"}
-  message = r"(?s)became NaN or infinite at step.*Last good checkpoint"
-  with pytest.raises(InputError, match=message):
-    trained_here(tmp_path / "nan", **options)
-
-
-def test_raw_text_is_translated_in_order(straight, command, tmp_path):
-  workdir, _ = straight
-  lines = [
-    "The duck arrived .",
-    "",
-    "A farmer that a duck saw will arrive .",
-    "?",
-  ]
-
-  def translate(*words):
-    words = ("--workdir", workdir, *words)
-    done = command("translate", *words, text=True, check=True)
-    return done.stdout.splitlines()
-
-  source = tmp_path / "in.txt"
-  source.write_text("\n".join(lines) + "\n")
+def test_raw_text_is_translated_in_order(runs, translated, tmp_path):
   output = tmp_path / "out.txt"
-  assert not translate("--input", source, "--output", output, "--nbest", "2")
+  text = "".join(f"{line}\n" for line in LINES).encode()
+  assert not translated(text, f"--output={output}", "--nbest=2")
   best = output.read_text().splitlines()
   # Two hypotheses per line, and one of the empty line.
   assert [line.split(" ||| ")[0] for line in best] == list("0012233")
@@ -136,45 +92,32 @@ def test_raw_text_is_translated_in_order(straight, command, tmp_path):
   assert plain[1] == "" and plain[0] != ""
 
   # CoNLL-U of the parser gives the same translations.
-  parser = UDPipe(workdir / "parser.source.udpipe")
-  trees = tmp_path / "in.conllu"
-  trees.write_text(
-    "".join(parser.conllu_all([lines[0], lines[2], lines[3]], list("012")))
-  )
-  scored = [
-    line.split("\t") for line in translate("--input", trees, "--scores")
-  ]
+  parser = UDPipe(runs["pascal"] / "parser.source.udpipe")
+  trees = parser.conllu_all([LINES[0], *LINES[2:]], list("012"))
+  lines = translated("".join(trees).encode(), "--conllu", "--scores")
+  scored = [line.split("\t") for line in lines]
   assert [text for text, _ in scored] == [plain[0], plain[2], plain[3]]
   assert all(float(score) < 0 for _, score in scored)
 
 
-def test_two_processes_share_the_lines_of_a_file(
-  straight, environment, tmp_path
-):
-  lines = ["The duck arrived .", "", "A farmer saw a duck .", "?", "A duck ."]
+def test_translates_the_lines_before_an_invalid_line(translated, capfdbinary):
+  text = b"The duck arrived .\n\nso f\xfcr\nThe duck arrived .\n"
+  message = r"in\.txt:3: byte 5 \(0xfc\).*--errors skip"
+  with pytest.raises(InputError, match=message):
+    translated(text)
+  output = capfdbinary.readouterr().out
+  assert output.count(b"\n") == 2 and output.endswith(b"\n\n")
+
+
+def test_two_processes_share_the_lines_of_a_file(runs, environment, tmp_path):
   source, output = tmp_path / "in.txt", tmp_path / "out.txt"
+  lines = [*LINES, "A duck ."]
   source.write_text("\n".join(lines) + "\n")
-  port = free_port()
+  words = [runs["pascal"], "--input", source, "--output", output, "--buffer=2"]
+  words += [f"--coordinator=127.0.0.1:{free_port()}", "--processes=2"]
   both = [
     subprocess.Popen(
-      [
-        sys.executable,
-        "-m",
-        "jaxsyn.translate",
-        "--workdir",
-        straight[0],
-        "--input",
-        source,
-        "--output",
-        output,
-        "--buffer",
-        "2",
-        "--search",
-        "sample",
-        f"--coordinator=127.0.0.1:{port}",
-        "--processes=2",
-        f"--process={process}",
-      ],
+      [*COMMAND, *words, "--search=sample", f"--process={process}"],
       env=environment | {"PJRT_NPROC": "64"},
       cwd=ROOT,
       stderr=subprocess.PIPE,
@@ -184,24 +127,14 @@ def test_two_processes_share_the_lines_of_a_file(
   ]
   printed = [process.communicate(timeout=300)[1] for process in both]
   assert [process.returncode for process in both] == [0, 0], printed
-  session = Session(straight[0], search="sample")
+  session = Session(runs["pascal"], search="sample")
   single = [best.text for best, *_ in translate.run(session, lines)]
   assert output.read_text().splitlines() == single
 
 
-def test_answers_each_line_of_an_interactive_program(straight, environment):
-  workdir, _ = straight
+def test_answers_each_line_of_an_interactive_program(runs, environment):
   process = subprocess.Popen(
-    [
-      sys.executable,
-      "-m",
-      "jaxsyn.translate",
-      "--workdir",
-      str(workdir),
-      "--errors",
-      "skip",
-      "--scores",
-    ],
+    [*COMMAND, runs["pascal"], "--errors=skip", "--scores"],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.PIPE,
@@ -223,17 +156,9 @@ def test_answers_each_line_of_an_interactive_program(straight, environment):
   assert process.returncode == 128 + signal.SIGTERM
 
 
-def test_translates_the_lines_before_an_invalid_line(straight, command):
-  text = b"The duck arrived .\n\nso f\xfcr\nThe duck arrived .\n"
-  done = command("translate", "--workdir", straight[0], input=text)
-  assert done.returncode == 2
-  assert done.stdout.count(b"\n") == 2 and done.stdout.endswith(b"\n\n")
-  assert done.stderr.startswith(b"error: standard input:3: byte 5 (0xfc)")
-  assert b"--errors skip" in done.stderr and done.stderr.count(b"\n") == 1
-
-
-def test_translation_out_of_memory_names_the_options(straight, little_memory):
-  session = Session(straight[0], sentences=65_536, beam=1000)
+def test_translation_out_of_memory_names_the_options(runs, little_memory):
+  limits = {"max_length_factor": 0.0, "max_length_offset": 15}
+  session = Session(runs["pascal"], sentences=65_536, beam=1000, **limits)
   with pytest.raises(
     InputError,
     match=r"(?s)out of memory \(.*translating 65536 sentences at a time with "

@@ -54,15 +54,11 @@ def test_lists_files_of_stores_as_local_files(bucket, tmp_path):
   for pattern in ("", "*.en", "a/*", "b?.*", "a[[]1].en", "b[1-9].en", "c*"):
     assert files.names(stored, pattern) == files.names(tmp_path, pattern)
   for prefix in ("a", "b"):
-    local, remote_folders = (
-      [path.name for path in files.folders(folder, prefix)]
-      for folder in (tmp_path, stored)
-    )
-    assert local == remote_folders
+    names = [path.name for path in files.folders(stored, prefix)]
+    assert names == [path.name for path in files.folders(tmp_path, prefix)]
 
 
-@pytest.mark.parametrize("change", ["flip", "cut", "grow", "remove"])
-def test_detects_and_names_corrupt_files(folder, change):
+def test_detects_and_names_corrupt_files(folder):
   data = np.random.default_rng(0).bytes(3_000_000)
   files.write_bytes(folder / "original", data)
   files.copy(folder / "original", folder / "a")
@@ -73,15 +69,15 @@ def test_detects_and_names_corrupt_files(folder, change):
   expected = checksums.file_checksums(folder, ["b", "a"])
   assert expected["a"] == {"bytes": len(data), "crc32c": checksums.crc32c(data)}
   assert checksums.corrupt_files(folder, expected) == ""
-  if change == "remove":
-    files.remove(folder / "a")
-  else:
-    flipped = data[:-1] + bytes([data[-1] ^ 1])
-    changed = {"flip": flipped, "cut": data[:-1], "grow": data + b"0"}
-    files.write_bytes(folder / "a", changed[change])
-  assert f"{folder}/a" in checksums.corrupt_files(folder, expected)
-  sizes_alone = checksums.corrupt_files(folder, expected, lambda name: False)
-  assert bool(sizes_alone) == (change != "flip")
+  flipped = data[:-1] + bytes([data[-1] ^ 1])
+  for changed in (flipped, data[:-1], data + b"0", None):
+    if changed is None:
+      files.remove(folder / "a")
+    else:
+      files.write_bytes(folder / "a", changed)
+    assert f"{folder}/a" in checksums.corrupt_files(folder, expected)
+    by_size = checksums.corrupt_files(folder, expected, lambda name: False)
+    assert bool(by_size) == (changed != flipped)
 
 
 def test_reads_from_any_position(folder):
@@ -189,12 +185,6 @@ def test_checksums_of_arrays_equal_those_of_their_bytes():
 
 
 def test_sizes_are_formatted_with_units():
-  sizes = (0, 1023, 1024, 2**20 - 1, 2**20, 5 * 2**29)
-  assert [files.readable(size) for size in sizes] == [
-    "0 bytes",
-    "1023 bytes",
-    "1.0 KiB",
-    "1024.0 KiB",
-    "1.0 MiB",
-    "2.5 GiB",
-  ]
+  expected = {0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB"}
+  expected |= {2**20 - 1: "1024.0 KiB", 2**20: "1.0 MiB", 5 * 2**29: "2.5 GiB"}
+  assert {size: files.readable(size) for size in expected} == expected

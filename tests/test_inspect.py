@@ -2,16 +2,13 @@
 
 import dataclasses
 import json
-import pathlib
-import subprocess
-import sys
-import types
 from unittest import mock
 
 import jax
 import matplotlib.image
 import numpy as np
 import pytest
+from command_flags import parsed
 
 from jaxsyn import inspect
 from jaxsyn.config import read_config
@@ -30,24 +27,10 @@ from jaxsyn.syntax.maps import COLLECTION, Address, Maps
 from jaxsyn.training.checkpoint_reader import Parameters
 from jaxsyn.training.step import first_state
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 LONG = (
   "Every tiger with a scar that visited our drum quickly helped the ducks ."
 )
 LINES = ["The duck arrived .", LONG, "", "  ", "duck"]
-
-
-def config_of(system, prepared):
-  config = quickstart.get_config("")
-  config.model.update(width=32)
-  config.model.transformer.update(
-    encoder_layers=2, decoder_layers=1, feed_forward=32, heads=4
-  )
-  config.model.gru.hidden = 16
-  systems.apply(config, system)
-  config.data.directory = str(prepared)
-  config.decode.update(beam=1, max_length_factor=1.0, max_length_offset=2)
-  return config
 
 
 def initial_parameters(run, checkpoint):
@@ -63,14 +46,30 @@ def open_untrained(folder, **options):
     return Session(folder, **options)
 
 
-def untrained(system, prepared, folder):
-  workdir.create(folder, read_config(config_of(system, prepared)))
-  return open_untrained(folder)
+@pytest.fixture(scope="module")
+def untrained(prepared, tmp_path_factory):
+  """Returns a function from a system to a session of an untrained run."""
+
+  def make(system):
+    config = quickstart.get_config("")
+    config.model.update(width=32)
+    config.model.transformer.update(
+      encoder_layers=2, decoder_layers=1, feed_forward=32, heads=4
+    )
+    config.model.gru.hidden = 16
+    systems.apply(config, system)
+    config.data.directory = str(prepared)
+    config.decode.update(beam=1, max_length_factor=1.0, max_length_offset=2)
+    folder = tmp_path_factory.mktemp("run")
+    workdir.create(folder, read_config(config))
+    return open_untrained(folder)
+
+  return make
 
 
 @pytest.fixture(scope="module")
-def session(prepared, tmp_path_factory):
-  return untrained("pascal", prepared, tmp_path_factory.mktemp("run"))
+def session(untrained):
+  return untrained("pascal")
 
 
 def written(seen, folder, index=1, **options):
@@ -91,12 +90,8 @@ def test_attention_and_weightings_of_a_sentence(session):
   assert source.parsed and source.tree == "parsed"
   assert source.head_of_units() == source.head_W == source.given_head_W
   assert seen.translation == session([LINES[0]])[0][0].text
-  assert [(m.place, m.layer) for m in seen.attention] == [
-    ("encoder", 0),
-    ("encoder", 1),
-    ("decoder", 0),
-    ("cross", 0),
-  ]
+  expected = [("encoder", 0), ("encoder", 1), ("decoder", 0), ("cross", 0)]
+  assert [(m.place, m.layer) for m in seen.attention] == expected
   words = (*source.words, "</s>")
   for m in seen.attention:
     assert m.value_HQM.shape == (4, len(m.rows), len(m.columns))
@@ -158,35 +153,19 @@ def test_maps_do_not_depend_on_padding_or_the_batch(session):
 
 
 def test_the_command_writes_pictures_json_and_the_probe(
-  runs, environment, tmp_path
+  runs, tmp_path, capsys, monkeypatch
 ):
+  monkeypatch.setattr(inspect, "set_up_jax", lambda: None)
   source, output = tmp_path / "in.txt", tmp_path / "out"
   source.write_text("\n".join(LINES) + "\n", encoding="utf-8")
-  done = subprocess.run(
-    [
-      sys.executable,
-      "-m",
-      "jaxsyn.inspect",
-      "--output",
-      str(output),
-      "--workdir",
-      str(runs["pascal"]),
-      "--input",
-      str(source),
-      "--limit",
-      "2",
-      "--layers",
-      "0",
-    ],
-    env=environment,
-    cwd=ROOT,
-    capture_output=True,
-    text=True,
-  )
-  assert done.returncode == 0, done.stderr
-  assert "2 sentences drawn, 2 in the probe" in done.stdout
-  assert "2 empty lines were skipped" in done.stderr
-  assert "layer 0 head 3" in done.stdout and "parent_scaled" in done.stdout
+  folders = ["--output", output, "--workdir", runs["pascal"]]
+  words = [*folders, "--input", source, "--limit=2", "--layers=0"]
+  with parsed(inspect, *words) as values:
+    inspect._main(values)
+  printed, errors = capsys.readouterr()
+  assert "2 sentences drawn, 2 in the probe" in printed
+  assert "2 empty lines were skipped" in errors
+  assert "layer 0 head 3" in printed and "parent_scaled" in printed
   figures = ["tree", "parent_scaled.encoder_0", "attention.encoder_0"]
   figures += ["attention.decoder_0", "attention.cross_0"]
   names = {path.name for path in output.iterdir()}
@@ -218,23 +197,30 @@ def test_the_command_writes_pictures_json_and_the_probe(
   probe = json.loads((output / "probe.json").read_text())
   assert probe["skipped"] == {"empty": 2, "too_long": 0, "no_tree": 0}
   assert probe["checkpoint"].startswith("the best checkpoint by validation")
-  assert f"parameters: {probe['checkpoint']}" in done.stdout
+  assert f"parameters: {probe['checkpoint']}" in printed
   assert probe["words"] == 4 + 14  # the line of one word has no other word
   parts = [head["parts"] for head in probe["heads"]]
   assert parts == [["parent_scaled"]] * 2 + [[]] * 2
 
 
-def test_the_probe_does_not_depend_on_the_figures(session, tmp_path):
+def test_the_probe_depends_on_trees_and_not_on_figures(session, tmp_path):
   lines = [LONG, LINES[0]]
   none = inspect.run(session, lines, tmp_path / "none", limit=0)
   all_ = inspect.run(session, lines, tmp_path / "all", layers=[1])
   assert none.probe == all_.probe
   assert (none.pictures, all_.pictures) == (0, 2)
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
+  # Lines without a tree are drawn but not probed.
+  parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
+  report = inspect.run(
+    session, [LINES[0], parse], tmp_path / "unparsed", layers=[]
+  )
+  assert (report.pictures, report.probe["skipped"]["no_tree"]) == (2, 1)
+  assert report.probe["sentences"] == 1
 
 
-def test_draws_the_tree_of_a_control(prepared, tmp_path):
-  session = untrained("pascal_linear_tree", prepared, tmp_path / "run")
+def test_draws_the_tree_of_a_control(untrained, tmp_path):
+  session = untrained("pascal_linear_tree")
   source = Inspector(session).read(LONG)
   assert source.tree == "linear"
   assert source.given_head_W == (0, *range(13))  # the previous word
@@ -245,8 +231,8 @@ def test_draws_the_tree_of_a_control(prepared, tmp_path):
   assert names == {"json", "tree.png", "tree_read.png"}
 
 
-def test_draws_parents_of_a_supervised_head(prepared, tmp_path):
-  session = untrained("dbsa", prepared, tmp_path / "run")
+def test_draws_parents_of_a_supervised_head(untrained, tmp_path):
+  session = untrained("dbsa")
   draw = np.random.default_rng(0).normal  # from zeros nothing would be found
   session.params = jax.tree.map(
     lambda x: x + draw(0, 2, x.shape), session.params
@@ -275,8 +261,8 @@ def test_draws_parents_of_a_supervised_head(prepared, tmp_path):
   assert document["heads_found_by_the_system"] == [*seen.found_head_W]
 
 
-def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
-  session = untrained("tree_position", prepared, tmp_path / "run")
+def test_shows_vectors_added_to_embeddings(untrained, tmp_path):
+  session = untrained("tree_position")
   (seen,) = inspect.attention_of(session, [LONG])
   alike = seen.find("encoder", -1, "tree_position")
   assert (alike.kind, alike.heads) == ("alike", (0, 1, 2, 3))
@@ -293,8 +279,8 @@ def test_shows_vectors_added_to_embeddings(prepared, tmp_path):
   assert pictures.title(alike) == ("tree_position, alike: encoder, embeddings")
 
 
-def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
-  session = untrained("gru_double_syntax", prepared, tmp_path / "run")
+def test_shows_both_contexts_of_a_recurrent_decoder(untrained, tmp_path):
+  session = untrained("gru_double_syntax")
   (seen,) = inspect.attention_of(session, [LONG])
   assert {(m.place, m.heads, m.parts) for m in seen.attention} == {
     ("cross", (0,), ((name,),)) for name in ("global", "syntax")
@@ -314,9 +300,9 @@ def test_shows_both_contexts_of_a_recurrent_decoder(prepared, tmp_path):
   }
 
 
-def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
-  folder = tmp_path / "run"
-  session = untrained("transformer", prepared, folder)
+def test_a_system_without_trees_with_and_without_a_parser(untrained, tmp_path):
+  session = untrained("transformer")
+  folder = session.run.workdir
   report = inspect.run(session, [LINES[0]], limit=0)
   assert report.output == folder / "inspect"
   assert report.probe["tree_read_by_the_system"] == "none"
@@ -335,13 +321,6 @@ def test_a_system_without_trees_with_and_without_a_parser(prepared, tmp_path):
   assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
   parse = named.sources.parse(LINES[0])  # as it would come from CoNLL-U
   assert inspect.run(session, [parse], limit=0).probe == report.probe
-
-
-def test_draws_but_does_not_probe_unparsed_lines(session, tmp_path):
-  parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
-  report = inspect.run(session, [LINES[0], parse], tmp_path, layers=[])
-  assert (report.pictures, report.probe["skipped"]["no_tree"]) == (2, 1)
-  assert report.probe["sentences"] == 1
 
 
 def test_rejects_invalid_input(session, tmp_path):
@@ -364,16 +343,17 @@ def test_rejects_invalid_input(session, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("options", "message"),
+  ("words", "message"),
   [
-    ({}, "--workdir is missing"),
-    ({"workdir": "x"}, "--input is missing"),
-    ({"workdir": "x", "input": "y"}, "x is not the folder of a run"),
-    ({"workdir": "x", "input": "y", "layers": ["a"]}, "--layers=a: numbers"),
+    ((), "--workdir is missing"),
+    (("--workdir=x",), "--input is missing"),
+    (("--workdir=x", "--input=y"), "x is not the folder of a run"),
+    (("--workdir=x", "--input=y", "--layers=a"), "--layers=a: numbers"),
   ],
 )
-def test_names_missing_and_invalid_flags(options, message):
-  values = dict.fromkeys(("workdir", "input", "output", "conllu"))
-  values |= {"checkpoint": "", "parser": "", "limit": 20, "layers": []}
-  with pytest.raises(InputError, match=message):
-    inspect._main(types.SimpleNamespace(**values | options))
+def test_names_missing_and_invalid_flags(words, message):
+  with (
+    parsed(inspect, *words) as values,
+    pytest.raises(InputError, match=message),
+  ):
+    inspect._main(values)

@@ -1,4 +1,4 @@
-"""Tests the config that `jaxsyn new` writes, its commands, and its errors."""
+"""Tests configs of the user's own text: of `jaxsyn new`, and configs/own.py."""
 
 import os
 import pathlib
@@ -10,7 +10,9 @@ import pytest
 
 from jaxsyn import cli, new
 from jaxsyn.config import read_config
+from jaxsyn.configs import own
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess import reading
 from jaxsyn.preprocess.corpus import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -54,11 +56,8 @@ def test_the_config_of_two_files(folder):
   assert made.path == pathlib.Path("My first-1/my_first_1.py")
   config = loaded(made)
   files = ("../text/train.en", "../text/train.fr")
-  assert config.prepare.splits == {
-    "train": (*files, "81-"),
-    "validation": (*files, "1-40"),
-    "test": (*files, "41-80"),
-  }
+  ranges = {"train": "81-", "validation": "1-40", "test": "41-80"}
+  assert config.prepare.splits == {s: (*files, r) for s, r in ranges.items()}
   assert config.prepare.raw_dir == str(folder / "My first-1")
   data = config.data
   assert data.directory == str(folder / "My first-1" / "data")
@@ -78,9 +77,13 @@ def test_the_config_of_two_files(folder):
     " 'My first-1/runs/transformer'",
   ]
   assert not [line for line in made.messages if "warning" in line]
+  made.path.parent.rename(folder / "moved")
+  config = cli.load("moved/my_first_1.py")
+  assert config.prepare.raw_dir == str(folder / "moved")
+  assert config.data.directory == str(folder / "moved" / "data")
 
 
-def test_given_validation_and_test_files():
+def test_given_validation_and_test_files_and_a_table():
   train, dev = corpus(5), corpus(3, "elsewhere/dev", first=100)
   given = unparsed("mine", train, dev=dev, test=dev)
   dev_files = ("../elsewhere/dev.en", "../elsewhere/dev.fr")
@@ -92,32 +95,20 @@ def test_given_validation_and_test_files():
   mixed = unparsed("other", corpus(50, "text/more"), dev=dev)
   splits = loaded(mixed).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
+  rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
+  table = unparsed("table", Files(write("pairs.tsv", rows)))
+  assert loaded(table).prepare.splits["test"] == ("../pairs.tsv", "3-4")
+  assert "en, by the text" in table.messages[0]
 
 
 def test_the_config_is_formatted():
   train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
   cut = unparsed("m", train, name="cut")
   given = unparsed("m", train, name="given", dev=rest, test=rest)
-  for words in (["check", "--select", "B,F,I,W"], ["format", "--check"]):
-    ruff = [sys.executable, "-m", "ruff", *words]
+  for words in ("check --select B,F,I,W", "format --check"):
+    ruff = [sys.executable, "-m", "ruff", *words.split()]
     options = ["--config", ROOT / "pyproject.toml", cut.path, given.path]
-    done = subprocess.run([*ruff, *options], capture_output=True, text=True)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-
-
-def test_files_in_the_folder_move_with_it(folder):
-  unparsed("mine", corpus(20, "mine/train"))
-  (folder / "mine").rename(folder / "moved")
-  config = cli.load("moved/mine.py")
-  assert config.prepare.raw_dir == str(folder / "moved")
-  assert config.data.directory == str(folder / "moved" / "data")
-
-
-def test_a_table_of_two_columns():
-  rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
-  made = unparsed("mine", Files(write("pairs.tsv", rows)))
-  assert loaded(made).prepare.splits["test"] == ("../pairs.tsv", "3-4")
-  assert "en, by the text" in made.messages[0]
+    subprocess.run([*ruff, *options], check=True)
 
 
 def test_languages_of_names_text_and_flags():
@@ -155,7 +146,7 @@ def test_needs_enough_pairs_to_hold_some_out(folder):
   ]
 
 
-def test_never_replaces_a_config():
+def test_never_replaces_a_config_and_names_the_dataset():
   train = corpus(20)
   path = unparsed("mine", train).path
   written = path.read_text()
@@ -166,14 +157,12 @@ def test_never_replaces_a_config():
   other = unparsed("mine", train, name="other")
   assert other.path == pathlib.Path("mine/other.py")
   assert pathlib.Path(loaded(other).data.directory).name == "data_other"
-
-
-def test_dataset_names():
+  # Names of datasets.
   for name in ("Mine", "raw", "../mine"):
     with pytest.raises(InputError, match=f"--name {name}: lower case letters"):
-      unparsed("mine", corpus(20), name=name)
+      unparsed("mine", train, name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
-    made = unparsed(called, corpus(20))
+    made = unparsed(called, train)
     assert made.path == pathlib.Path(called, f"{name}.py")
 
 
@@ -206,19 +195,16 @@ def test_a_given_parser_model(prepared):
     new.run("other", corpus(20), parsers=("no.udpipe", "none"))
 
 
-@pytest.mark.parametrize(
-  ("pairs", "dropout", "updates"),
-  [(200_000, 0.3, 20_000), (1_000_000, 0.1, 100_000)],
-)
-def test_a_large_corpus_has_published_options(
-  monkeypatch, pairs, dropout, updates
-):
-  monkeypatch.setattr(new, "SIZES", {16: new.size_of(pairs)})
-  config = cli.load(str(unparsed("large", corpus(20)).path))
-  assert config.model.width == 512
-  assert config.model.transformer.dropout == dropout
-  assert config.batch.tokens == 32_768
-  assert config.train.steps == updates
+def test_a_large_corpus_has_published_options(monkeypatch):
+  sizes = {200_000: (0.3, 20_000), 1_000_000: (0.1, 100_000)}
+  for pairs, (dropout, updates) in sizes.items():
+    size = new.size_of(pairs)
+    with monkeypatch.context() as patch:
+      patch.setattr(new, "SIZES", {16: size})
+      config = cli.load(str(unparsed(f"large{pairs}", corpus(20)).path))
+    assert (config.model.width, config.batch.tokens) == (512, 32_768)
+    assert config.model.transformer.dropout == dropout
+    assert config.train.steps == updates
 
 
 def test_the_command_does_not_import_jax():
@@ -239,3 +225,26 @@ def test_the_command_does_not_import_jax():
   assert done.returncode == 0, done.stderr
   assert "wrote mine/mine.py. Next:\n" in done.stdout
   assert "vocabulary: 1,000 subwords" in done.stdout
+
+
+def test_splits_of_two_plain_files_leave_nothing_out():
+  config = own.corpus(("corpus.en", "corpus.fr"), held_out=2)
+  chosen = []
+  for name in ("validation", "test", "train"):
+    *files, lines = config.prepare.splits[name]
+    assert files == ["corpus.en", "corpus.fr"]
+    chosen += reading.line_range(lines, 7, name)
+  assert chosen == [*range(7)]
+
+
+def test_names_of_two_plain_files_determine_their_dataset():
+  files = ("raw/Web-1.zh_Hant.gz", "raw/Web-1.en")
+  config = own.get_config("pascal", files=files)
+  data = config.data
+  assert (data.source_language, data.target_language) == ("zh_Hant", "en")
+  assert data.name == "web_1_zh_hant_en"
+  assert data.directory == "data/web_1_zh_hant_en"
+  assert config.system == "pascal" and config.parts.encoder.parent_scaled
+  for name in ("corpus", ".en", "corpus.gz"):
+    with pytest.raises(InputError, match=f"^{name}: call it NAME.LANGUAGE"):
+      own.corpus((name, "corpus.fr"))

@@ -19,6 +19,7 @@ from jaxsyn.training import log
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 TINY = {
+  "model.transformer.encoder_layers": 1,
   "model.transformer.decoder_layers": 1,
   "model.width": 32,
   "model.transformer.feed_forward": 32,
@@ -27,15 +28,6 @@ TINY = {
   "decode.beam": 1,
   "decode.max_length_offset": 2,
 }
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_stored_without_outputs(path):
-  notebook = nbformat.read(path, as_version=4)
-  nbformat.validate(notebook)
-  for cell in notebook.cells:
-    if cell.cell_type == "code":
-      assert not cell.outputs and cell.execution_count is None
 
 
 def imported_modules(tree: ast.AST) -> dict[str, object]:
@@ -55,8 +47,13 @@ def imported_modules(tree: ast.AST) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_names_of_jaxsyn_exist(path):
+def test_stored_without_outputs_and_names_of_jaxsyn_exist(path):
   """Also in branches that the tests do not run, such as generating a corpus."""
+  notebook = nbformat.read(path, as_version=4)
+  nbformat.validate(notebook)
+  for cell in notebook.cells:
+    if cell.cell_type == "code":
+      assert not cell.outputs and cell.execution_count is None
   # Jupyter's commands are not Python.
   code = re.sub(r"(?m)^( *)[!%].*", r"\1pass", "\n".join(code_cells(path)))
   tree = ast.parse(code)
@@ -75,6 +72,7 @@ def test_names_of_jaxsyn_exist(path):
 
 def run(name, settings, monkeypatch) -> list:
   """The outputs of a notebook, run as Jupyter does, where notebooks lie."""
+  monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
   for key, value in settings.items():
     monkeypatch.setenv(f"NOTEBOOK_{key}", str(value))
   notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
@@ -129,46 +127,28 @@ def test_from_data_to_heads(name, prepared, tmp_path, monkeypatch):
   assert [r["step"] for r in records if r["kind"] == "train"] == [1, 2]
 
 
-class Kernel:
-  """A Jupyter kernel in a folder, as Colab starts one."""
+def run_in(client, code):
+  """Returns what the code prints in a kernel; fails where it raises."""
+  printed = []
 
-  def __init__(self, folder):
-    self._manager, self._client = start_new_kernel(cwd=str(folder))
+  def keep(message):
+    content = message["content"]
+    printed.append(content.get("text", ""))
+    printed.extend(content.get("traceback", ()))
 
-  def run(self, code):
-    """Returns what the code prints; fails where it raises."""
-    printed = []
-
-    def keep(message):
-      content = message["content"]
-      printed.append(content.get("text", ""))
-      printed.extend(content.get("traceback", ()))
-
-    reply = self._client.execute_interactive(
-      code, timeout=300, output_hook=keep
-    )
-    assert reply["content"]["status"] == "ok", "".join(printed)
-    return "".join(printed)
-
-  def restart(self):
-    self._manager.restart_kernel(now=True)
-    self._client.wait_for_ready(timeout=120)
-
-  def close(self):
-    self._client.stop_channels()
-    self._manager.shutdown_kernel(now=True)
+  reply = client.execute_interactive(code, timeout=300, output_hook=keep)
+  assert reply["content"]["status"] == "ok", "".join(printed)
+  return "".join(printed)
 
 
 @pytest.fixture
 def address(tmp_path):
   """A repository of git that can be cloned, with the files of this checkout."""
   folder = tmp_path / "repository"
-  names = ("configs", "jaxsyn", "preprocess", "pyproject.toml")
-  folder.mkdir()
-  for name in (*names, "requirements.txt"):
-    copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-    extra = {"symlinks": True} if copy is shutil.copytree else {}
-    copy(ROOT / name, folder / name, **extra)
+  for name in ("configs", "jaxsyn", "preprocess"):
+    shutil.copytree(ROOT / name, folder / name, symlinks=True)
+  for name in ("pyproject.toml", "requirements.txt"):
+    shutil.copy(ROOT / name, folder / name)
   git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b"]
   for words in (["init", "-q"], ["add", "."], ["commit", "-qm", "All"]):
     subprocess.run([*git, *words], check=True)
@@ -180,12 +160,12 @@ def code_cells(path) -> list[str]:
   return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
-def test_all_notebooks_find_or_clone_the_checkout_alike():
-  parts = {
-    code_cells(path)[0].partition("# Uploaded")[2].partition("os.chdir")[0]
-    for path in NOTEBOOKS
-  }
-  assert len(parts) == 1 and "git clone" in parts.pop()
+CHECKS = """
+assert config.prepare.raw_dir == str(START / 'mine')
+assert config.data.directory == str(START / 'mine/data')
+assert config.prepare.parse.sides == ()
+assert config.prepare.splits.train[0] == '../corpus.en'
+"""
 
 
 def test_uploaded_files_are_found_and_new_writes_their_config(
@@ -202,31 +182,35 @@ def test_uploaded_files_are_found_and_new_writes_their_config(
   monkeypatch.setenv("NOTEBOOK_PARSER", "none")
   code = code_cells(ROOT / "notebooks" / "colab.ipynb")
   assert 'REPOSITORY = ""' in code[0]
+  alike = {
+    code_cells(path)[0].partition("# Uploaded")[2].partition("os.chdir")[0]
+    for path in NOTEBOOKS
+  }
+  assert len(alike) == 1
   first = code[0].replace('REPOSITORY = ""', f"REPOSITORY = {address!r}")
-  kernel = Kernel(content)
+  manager, client = start_new_kernel(cwd=str(content))
   try:
     for _ in range(2):
       for _ in range(2):  # also twice without a restart
-        kernel.run(first)
-        here = kernel.run("print(pathlib.Path.cwd(), end='')")
+        run_in(client, first)
+        here = run_in(client, "print(pathlib.Path.cwd(), end='')")
         assert here == str(content / "jaxsyn")
-      for source in code[1:4]:  # settings, devices, config
-        kernel.run(source)
-      kernel.run("assert config.prepare.raw_dir == str(START / 'mine')")
-      kernel.run("assert config.data.directory == str(START / 'mine/data')")
-      kernel.run("assert config.prepare.parse.sides == ()")
-      kernel.run("assert config.prepare.splits.train[0] == '../corpus.en'")
-      kernel.restart()
+      run_in(client, "\n".join(code[1:4]))  # settings, devices, config
+      run_in(client, CHECKS)
+      manager.restart_kernel(now=True)
+      client.wait_for_ready(timeout=120)
     assert (content / "mine" / "mine.py").is_file()
-    kernel.run(code[0])
-    kernel.run(code[1].replace('"NOTEBOOK_SOURCE", ""', '"X", "not/here.en"'))
+    run_in(client, code[0])
+    missing = code[1].replace('"NOTEBOOK_SOURCE", ""', '"X", "not/here.en"')
+    run_in(client, missing)
     with pytest.raises(AssertionError, match=r"not/here\.en.*upload"):
-      kernel.run(code[3])
+      run_in(client, code[3])
   finally:
-    kernel.close()
+    client.stop_channels()
+    manager.shutdown_kernel(now=True)
 
 
-def test_pages_have_code_text_and_pictures():
+def test_pages_have_code_text_and_pictures(tmp_path, monkeypatch):
   picture = {"output_type": "display_data", "data": {"image/png": "aGVpZ2hv"}}
   text = {"output_type": "stream", "name": "stdout", "text": "a\nb\n"}
   notebook = {
@@ -244,9 +228,7 @@ def test_pages_have_code_text_and_pictures():
     f"(tpu_0.png)\n\n```text\na\nb\n```\n\n{code % 2}",
     "(tpu_1.png)",
   ]
-
-
-def test_outputs_of_another_notebook_are_not_shown(tmp_path, monkeypatch):
+  # Outputs of another notebook are not shown.
   monkeypatch.setattr(notebook_pages, "EXECUTED", tmp_path)
   cell = {"cell_type": "code", "source": ["7"]}
   output = {"output_type": "stream", "name": "stdout", "text": ["seven"]}

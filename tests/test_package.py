@@ -17,15 +17,8 @@ def test_all_packages_are_in_jaxsyn():
   include = PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]
   result = setuptools.find_packages(ROOT, include=include)
   assert {name.split(".")[0] for name in result} == {"jaxsyn"}
-  assert {
-    "jaxsyn.configs",
-    "jaxsyn.configs.papers",
-    "jaxsyn.preprocess",
-    "jaxsyn.preprocess.toy",
-  } <= {*result}
-
-
-def test_symbolic_links_are_relative():
+  linked = ("configs", "configs.papers", "preprocess", "preprocess.toy")
+  assert {f"jaxsyn.{name}" for name in linked} <= {*result}
   for name in ("configs", "preprocess"):
     assert (ROOT / "jaxsyn" / name).readlink() == pathlib.Path("..", name)
 
@@ -42,9 +35,8 @@ def test_extras_are_installed_from_a_checkout():
   wrong = [p for p, text in texts.items() if re.search(r"jaxsyn\[\w", text)]
   assert len(texts) > 300 and wrong == []
   extras = PROJECT["project"]["optional-dependencies"]
-  named = re.findall(
-    r"pip install -e '\.\[([\w,]+)\]'", "".join(texts.values())
-  )
+  install = r"pip install -e '\.\[([\w,]+)\]'"
+  named = re.findall(install, "".join(texts.values()))
   assert len(named) > 20
   assert {extra for one in named for extra in one.split(",")} <= {*extras}
 

@@ -42,17 +42,9 @@ def pixels(figure) -> np.ndarray:
 def shown(value_HQM, part="", kind="weight") -> Map:
   H, Q, M = value_HQM.shape
   names = tuple(f"word{i}" for i in range(max(Q, M)))
-  return Map(
-    place="encoder",
-    layer=0,
-    part=part,
-    kind=kind,
-    heads=tuple(range(H)),
-    value_HQM=value_HQM,
-    parts=((),) * H,
-    rows=names[:Q],
-    columns=names[:M],
-  )
+  heads = tuple(range(H))
+  labels = {"rows": names[:Q], "columns": names[:M]}
+  return Map("encoder", 0, part, kind, heads, value_HQM, ((),) * H, **labels)
 
 
 @pytest.mark.parametrize("words", [ODD, ("one",), [f"w{i}" for i in range(40)]])
@@ -63,14 +55,12 @@ def test_a_tree_of_any_words(words):
   assert max(image.shape) < 6000
 
 
-def test_crossing_arcs_several_roots_and_no_tree():
+def test_an_arc_is_above_arcs_that_it_spans():
+  # Crossing arcs, several roots, and no tree.
   words = ("a", "b", "c", "d")
   with_tree = pixels(arcs.tree(source(words, (2, 3, 2, 3))))
   without = pixels(arcs.tree(source(words, (0, 1, 2, 3), parsed=False)))
   assert with_tree.shape[0] > without.shape[0]  # there are no arcs to draw
-
-
-def test_an_arc_is_above_arcs_that_it_spans():
   level = arcs._levels([(0, 1, 0), (0, 3, 3), (2, 3, 2), (1, 3, 1)])
   assert level == {(0, 1): 1, (2, 3): 1, (1, 3): 2, (0, 3): 3}
 
@@ -78,9 +68,8 @@ def test_an_arc_is_above_arcs_that_it_spans():
 def test_a_grid_of_heads_has_room_for_all():
   rng = np.random.default_rng(0)
   for size, heads in ((2, 1), (9, 8), (70, 2)):
-    image = pixels(
-      pictures.picture(shown(rng.dirichlet(np.ones(size), (heads, size))))
-    )
+    weight_HQM = rng.dirichlet(np.ones(size), (heads, size))
+    image = pixels(pictures.picture(shown(weight_HQM)))
     assert image.std() > 0.01 and max(image.shape) < 6000
 
 
@@ -95,16 +84,14 @@ def test_titles_name_heads_and_their_modifiers():
   assert titles == ["head 0 (relative, tree_scaled)", "head 1"]
 
 
-def test_a_bias_with_hidden_pairs():
+def test_scales_of_maps():
   bias_HQM = np.array([[[0.0, -1e9], [-np.inf, 2.0]], [[np.nan, -1], [1, 1]]])
   figure = pictures.picture(shown(bias_HQM, "localness", "bias"))
   assert pixels(figure).std() > 0.01
   (image,) = figure.axes[0].images
   assert image.norm.vmin == -2.0 and image.norm.vmax == 2.0  # hidden: no part
   assert image.get_array().mask.tolist() == [[False, True], [True, False]]
-
-
-def test_attention_has_one_scale_and_weightings_their_own():
+  # Attention has one scale, and weightings their own.
   weight_HQM = np.full((2, 3, 3), 1 / 3)
   (image,) = pictures.picture(shown(weight_HQM)).axes[1].images
   assert (image.norm.vmin, image.norm.vmax) == (0.0, 1.0)

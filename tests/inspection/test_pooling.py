@@ -21,9 +21,7 @@ def test_a_row_is_a_mean_and_a_column_a_sum():
   expected = [[0.45, 0.25, 0.3], [0.0, 1.0, 0.0], [0.5, 0.25, 0.25]]
   pooled_HQM = pool(np.array([weight_QM]), units, units)
   np.testing.assert_allclose(pooled_HQM[0], expected)
-
-
-def test_rows_of_any_shape_still_sum_to_one():
+  # Rows of any shape still sum to 1.
   rng = np.random.default_rng(0)
   weight_HQM = rng.dirichlet(np.ones(7), (4, 5))
   rows = Units(("x", "y", "z"), (0, 1, 1, 1, 2))
@@ -31,9 +29,6 @@ def test_rows_of_any_shape_still_sum_to_one():
   pooled = pool(weight_HQM.astype(np.float32), rows, columns)
   assert pooled.shape == (4, 3, 2)
   np.testing.assert_allclose(pooled.sum(2), 1.0, atol=1e-5)
-
-
-def test_a_word_without_subwords_has_no_unit():
   # One subword covers the words 0 and 1, so nothing begins in 1.
   units = source_units(("New", "York", "."), [0, 2, -1])
   assert units.labels == ("New", ".", "</s>")

@@ -9,16 +9,13 @@ from jaxsyn import score as command
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import alignments
 
+# Sure: 0-0 1-1 | 0-0 | none. Also possible: 1-2 | 0-1 | 0-0.
+GOLD = ("0-0 1-1 1?2", "0p1 0-0", "0?0")
 
-def written(path, *lines):
+
+def written(path, lines):
   path.write_text("".join(f"{line}\n" for line in lines))
-  return path
-
-
-@pytest.fixture
-def reference(tmp_path):
-  """Sure: 0-0 1-1 | 0-0 | none. Also possible: 1-2 | 0-1 | 0-0."""
-  return written(tmp_path / "gold", "0-0 1-1 1?2", "0p1 0-0", "0?0")
+  return str(path)
 
 
 @pytest.mark.parametrize(
@@ -36,10 +33,9 @@ def reference(tmp_path):
     (["0-0", "", "0-0"], 1 - 3 / 5, 1.0, 1 / 3, 2),
   ],
 )
-def test_rates_by_hand(
-  tmp_path, reference, lines, aer, precision, recall, links, capsys
-):
-  path = str(written(tmp_path / "found", *lines))
+def test_rates_by_hand(tmp_path, lines, aer, precision, recall, links, capsys):
+  reference = written(tmp_path / "gold", GOLD)
+  path = written(tmp_path / "found", lines)
   result = alignments.run(reference, [path])
   rates = (result[path].aer, result[path].precision, result[path].recall)
   assert rates == pytest.approx((aer, precision, recall))
@@ -47,25 +43,21 @@ def test_rates_by_hand(
   table = alignments.as_text(result).splitlines()[1].split()
   assert table[1:] == [*(f"{100 * rate:.2f}" for rate in rates), str(links)]
   values = {"force": False, "aer": True, "json": True, "hypothesis": [path]}
-  command._main(types.SimpleNamespace(**values, reference=[str(reference)]))
+  command._main(types.SimpleNamespace(**values, reference=[reference]))
   assert json.loads(capsys.readouterr().out) == {path: vars(result[path])}
 
 
 @pytest.mark.parametrize(
-  ("lines", "message"),
+  ("gold", "lines", "message"),
   [
-    (["0-0", "0-0"], r"found has 2 lines, but .*gold has 3"),
-    (["0-0", "0?0", ""], r"found:2: '0\?0'"),
-    (["0-0", "0-0", "x"], r"found:3: 'x'"),
-    ([], "found is empty"),
+    (GOLD, ["0-0", "0-0"], r"found has 2 lines, but .*gold has 3"),
+    (GOLD, ["0-0", "0?0", ""], r"found:2: '0\?0'"),
+    (GOLD, ["0-0", "0-0", "x"], r"found:3: 'x'"),
+    (GOLD, [], "found is empty"),
+    (["0?0"], [""], r"has no links, and .* no sure ones"),
   ],
 )
-def test_rejects_invalid_files(tmp_path, reference, lines, message):
+def test_rejects_invalid_files(tmp_path, gold, lines, message):
+  files = (written(tmp_path / "gold", gold), written(tmp_path / "found", lines))
   with pytest.raises(InputError, match=message):
-    alignments.run(reference, [written(tmp_path / "found", *lines)])
-
-
-def test_rejects_files_without_links(tmp_path):
-  gold = written(tmp_path / "gold", "0?0")
-  with pytest.raises(InputError, match=r"has no links, and .* no sure ones"):
-    alignments.run(gold, [written(tmp_path / "found", "")])
+    alignments.run(files[0], files[1:])

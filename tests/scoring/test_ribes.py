@@ -10,10 +10,6 @@ import jaxsyn
 from jaxsyn.scoring import ribes
 
 
-def of(hypothesis: str, *references: str) -> float:
-  return ribes.sentence([r.split() for r in references], hypothesis.split())
-
-
 @pytest.mark.parametrize(
   ("hypothesis", "references", "expected"),
   [
@@ -27,7 +23,6 @@ def of(hypothesis: str, *references: str) -> float:
     ("a b x x", ["a b"], 0.5**0.25),
     # The best reference counts.
     ("b a c d", ["d c x a b", "b a c d"], 1.0),
-    ("b a c d", ["b a c d", "d c x a b"], 1.0),
     ("", ["a b"], 0.0),
     ("a b", [""], 0.0),
     ("", [""], 0.0),
@@ -42,7 +37,9 @@ def of(hypothesis: str, *references: str) -> float:
   ],
 )
 def test_by_hand(hypothesis, references, expected):
-  assert of(hypothesis, *references) == pytest.approx(expected)
+  words = [line.split() for line in references]
+  result = ribes.sentence(words, hypothesis.split())
+  assert result == pytest.approx(expected)
 
 
 def slow_places(ref: list[str], hyp: list[str]) -> list[int]:
@@ -141,6 +138,6 @@ def test_words_depend_on_tokenizer_and_case(
 
 
 def test_lines_of_thousands_of_words_take_seconds():
-  assert of("w " * 20_000, "w w") == 0.0
+  assert ribes.sentence([["w", "w"]], ["w"] * 20_000) == 0.0
   many = [str(index) for index in range(20_000)]
   assert ribes.sentence([many], many) == 1.0

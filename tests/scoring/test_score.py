@@ -3,10 +3,9 @@
 import dataclasses
 import json
 import re
-import subprocess
-import sys
 
 import pytest
+from command_flags import parsed
 
 from jaxsyn import score as command
 from jaxsyn.errors import InputError
@@ -54,15 +53,11 @@ def run(files, *names, **options):
 
 
 def test_compares_each_system_with_the_baseline(files):
-  results = run(
-    files, "a", "b", "c", metrics=("bleu", "ribes"), significance="all"
-  )
+  options = {"metrics": ("bleu", "ribes"), "significance": "all"}
+  results = run(files, "a", "b", "c", **options)
   assert results.baseline == files["a"]
   assert [(d.system, d.metric) for d in results.differences] == [
-    (files["b"], "BLEU"),
-    (files["b"], "RIBES"),
-    (files["c"], "BLEU"),
-    (files["c"], "RIBES"),
+    (files[name], metric) for name in "bc" for metric in ("BLEU", "RIBES")
   ]
   for d in results.differences:
     system, baseline = (
@@ -81,16 +76,9 @@ def test_compares_each_system_with_the_baseline(files):
 
 
 def test_text_has_all_results(files):
-  results = run(
-    files,
-    "a",
-    "b",
-    "c",
-    metrics=("bleu", "chrf", "ribes"),
-    significance="all",
-    source=files["reference"],
-    source_conllu=files["trees"],
-  )
+  options = {"source": files["reference"], "source_conllu": files["trees"]}
+  options |= {"metrics": ("bleu", "chrf", "ribes"), "significance": "all"}
+  results = run(files, "a", "b", "c", **options)
   text = command.as_text(results)
   for name, scores in results.scores.items():
     short = name.rpartition("/")[2]  # without the common directory
@@ -122,54 +110,22 @@ def test_length_buckets_count_words_of_the_text_or_of_trees(files):
   assert counts["tree depth", "no tree"] == 1  # the empty line
 
 
-def test_json_has_the_same_results(files):
-  done = subprocess.run(
-    [
-      sys.executable,
-      "-m",
-      "jaxsyn.score",
-      "--json",
-      "--samples",
-      "30",
-      "--reference",
-      files["reference"],
-      "--source",
-      files["reference"],
-      "--hypothesis",
-      files["a"],
-      "--hypothesis",
-      files["b"],
-      "--baseline",
-      files["b"],
-      "--significance",
-      "randomisation",
-      "--metrics",
-      "ter,exact",
-      "--seed",
-      "3",
-      "--edges",
-      "2,4",
-      "--lowercase",
-    ],
-    capture_output=True,
-    text=True,
-    check=True,
-  )
-  expected = run(
-    files,
-    "a",
-    "b",
-    metrics=("ter", "exact"),
-    baseline=files["b"],
-    significance="randomisation",
-    seed=3,
-    source=files["reference"],
-    edges=(2, 4),
-    lowercase=True,
-  )
-  assert json.loads(done.stdout) == json.loads(
-    json.dumps(dataclasses.asdict(expected))
-  )
+def test_json_has_the_same_results(files, capsys):
+  flags = "--json --samples=30 --significance=randomisation --metrics=ter,exact"
+  flags += " --seed=3 --edges=2,4 --lowercase"
+  for name in ("reference", "source"):
+    flags += f" --{name}={files['reference']}"
+  flags += f" --hypothesis={files['a']} --hypothesis={files['b']}"
+  with parsed(command, *flags.split(), f"--baseline={files['b']}") as values:
+    command._main(values)
+  options = {"metrics": ("ter", "exact"), "significance": "randomisation"}
+  options |= {"seed": 3, "edges": (2, 4), "lowercase": True}
+  options |= {"baseline": files["b"], "source": files["reference"]}
+  expected = run(files, "a", "b", **options)
+  printed = capsys.readouterr().out
+  assert "|seed:3|" in printed
+  document = json.loads(json.dumps(dataclasses.asdict(expected)))
+  assert json.loads(printed) == document
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def p_values(result):
   return {outcome.name: outcome.p for outcome in result.tests}
 
 
-def test_sign_test_excludes_ties():
+def test_sign_test_excludes_ties_and_reads_the_direction():
   result = exact(wins=5, losses=0, ties=2)
   assert (result.better, result.worse, result.same) == (5, 0, 2)
   # Five of five on one side, or on the other: 2 / 2**5.
@@ -61,6 +61,9 @@ def test_sign_test_excludes_ties():
   # 4 of 5: (1 + 5) of 32 on each side.
   assert p_values(exact(4, 1, 0))["sign"] == pytest.approx(12 / 32)
   assert p_values(exact(0, 0, 3))["sign"] == 1.0
+  # A smaller TER is better.
+  result = compared("ter", [["a b c d"]], ["a x c d"], ["a b c d"], samples=10)
+  assert (result.value, result.better, result.worse) == (-25.0, 1, 0)
 
 
 def test_randomisation_counts_swaps_with_as_large_a_difference():
@@ -115,12 +118,6 @@ def test_a_system_does_not_differ_from_itself(metric):
   assert theirs == {"bootstrap": p, "randomisation": p, "sign": None}
 
 
-def test_smaller_ter_is_better():
-  result = compared("ter", [["a b c d"]], ["a x c d"], ["a b c d"], samples=10)
-  assert result.value == -25.0
-  assert (result.better, result.worse) == (1, 0)
-
-
 @pytest.mark.parametrize(
   ("name", "kind", "samples", "references"),
   [("bootstrap", "bs", 100, 2), ("randomisation", "ar", 200, 1)],
@@ -159,7 +156,7 @@ def test_shuffles_in_blocks_equal_one_draw():
   np.testing.assert_array_equal(np.concatenate(parts), expected)
 
 
-def test_five_percent_of_equal_systems_differ():
+def test_five_percent_of_equal_systems_and_most_others_differ():
   trials = 100
   # 99.9 % of fair tests fall between these counts.
   low, high = stats.binom.ppf([0.0005, 0.9995], trials, 0.05)
@@ -169,8 +166,6 @@ def test_five_percent_of_equal_systems_differ():
   assert result["randomisation_sacrebleu"] == result["randomisation"]
   # sacreBLEU's bootstrap is nearly a one-sided test: about 11 %.
   assert result["bootstrap_sacrebleu"] > 1.5 * result["bootstrap"]
-
-
-def test_finds_a_large_difference():
+  # Large differences are found.
   result = called_different("bleu", 20, sentences=60, samples=200, planted=0.6)
   assert all(count >= 15 for count in result.values()), result
