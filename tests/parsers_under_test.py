@@ -28,7 +28,7 @@ def udpipe(data: pathlib.Path, language: str) -> UDPipe:
 def spec_of(kind: str, data: pathlib.Path, made_once):
   """The options of a real parser of a kind; a skip if it is not installed."""
   if kind == "udpipe":
-    return PARSERS[kind](str(udpipe(data, "english").path))
+    return PARSERS[kind](str(data / "udpipe" / "english.udpipe"))
   if kind == "spacy":
     make = functools.partial(spacy_pipeline, data=data)
     return PARSERS[kind](str(made_once("spacy_pipeline", make)))

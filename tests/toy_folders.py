@@ -138,6 +138,17 @@ def example(i: int) -> dict[str, np.ndarray]:
   return {k: np.asarray(v, features[k].dtype) for k, v in values.items()}
 
 
+def _empty() -> dict[str, np.ndarray]:
+  values = {"source_id": [schema.EOS], "target_id": [schema.EOS]}
+  values |= {"source_word": [-1], "source_parent_mid": [0]}
+  values |= {"line": 1, "source_parsed": 0}
+  features = schema.features({"sides": SIDES})
+  return {k: np.asarray(values.get(k, []), features[k].dtype) for k in features}
+
+
+EMPTY = _empty()  # an example without words
+
+
 def same(
   found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
 ) -> None:

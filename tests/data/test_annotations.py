@@ -3,6 +3,7 @@
 import control_trees
 import jax.numpy as jnp
 import numpy as np
+import parsers_under_test
 import pytest
 import tensorflow_datasets as tfds
 from toy_folders import opened
@@ -12,7 +13,6 @@ from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.sentence.vocabulary import Subwords, train
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -63,7 +63,7 @@ def treebank(lemmas, feats):
 
 
 def folder_of(raw, annotations, splits):
-  """Prepares treebanks; returns the dataset directory and the config."""
+  """Prepares treebanks; returns the dataset directory."""
   config = base.get_config()
   config.data.update(name="toy", directory=str(raw / "data"), test=())
   config.data.validation = [*splits][-1]
@@ -73,7 +73,7 @@ def folder_of(raw, annotations, splits):
     config.prepare.splits[name] = (f"{name}.conllu", f"{name}.en")
   config.prepare.parse.annotations = annotations
   config.prepare.vocabulary.update(size=60, joint=False, type="char")
-  return build.run(config, str(raw)), config
+  return build.run(config, str(raw))
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,7 @@ def opened_labels(tmp_path_factory):
   }
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(features, "_LABELS", 3)
-    directory, _ = folder_of(raw, ("lemma", "feats"), splits)
-  return directory
+    return folder_of(raw, ("lemma", "feats"), splits)
 
 
 def values_of(directory, split, feature):
@@ -101,11 +100,8 @@ def values_of(directory, split, feature):
 
 
 def test_modifiers_read_the_annotations_of_words(closed):
-  directory, _ = closed
-  assert values_of(directory, "train", "source_upos") == UPOS_IDS
-  loader = opened(
-    Dataset(directory).split("train"), ["source_upos"], tokens=600
-  )
+  assert values_of(closed, "train", "source_upos") == UPOS_IDS
+  loader = opened(Dataset(closed).split("train"), ["source_upos"], tokens=600)
   batch = next(loader.batches(Position())).batch
   (row,) = np.flatnonzero((batch["source_id_BS"] > 3).sum(1) > 10)
   batch = {name: jnp.asarray(array) for name, array in batch.items()}
@@ -113,28 +109,21 @@ def test_modifiers_read_the_annotations_of_words(closed):
   word_S, upos_S = view.word_BS[row], view.annotation_BS("upos")[row]
   for word, upos in zip(word_S.tolist(), upos_S.tolist()):
     assert upos == (UPOS_IDS[0][word] if word >= 0 else 0)
-
-
-def test_stored_trees_keep_annotation_columns(closed):
-  path = manifests.sentence_file(closed[0], "conllu", "train", "source")
+  # Stored trees keep all columns.
+  path = manifests.sentence_file(closed, "conllu", "train", "source")
   first, *_ = conllu.read(path)
   row_W = [line.split("\t") for line in first.line_W]
   assert row_W[1][2:6] == ["gehen", "VERB", "_", "Tense=Pres"]
   assert [row[9] for row in row_W] == ["_", "X=1", "_", "_"]
 
 
-@pytest.mark.parametrize(
-  ("split", "feature", "expected"),
-  [
+def test_words_have_the_ids_of_their_labels(opened_labels):
+  for split, feature, expected in (
     ("train", "lemma", [[3, 2, 2], [4, 2, 1], [1, 3, 0], [4]]),
     ("train", "feats", [[2, 0, 3], [3, 0, 2], [0, 0, 0], [4]]),
     ("validation", "lemma", [[1, 1, 1], [1, 2, 0]]),
-  ],
-)
-def test_words_have_the_ids_of_their_labels(
-  opened_labels, split, feature, expected
-):
-  assert values_of(opened_labels, split, f"source_{feature}") == expected
+  ):
+    assert values_of(opened_labels, split, f"source_{feature}") == expected
 
 
 def test_open_labels_are_the_most_frequent_of_training(opened_labels, capsys):
@@ -174,7 +163,7 @@ def test_rejects_invalid_labels_in_a_manifest(opened_labels):
 
 def test_raw_text_gets_annotations_of_the_parser(shared_data, tmp_path):
   """UDPipe's part of speech, features and lemma, as in prepared data."""
-  parse = UDPipe(shared_data / "udpipe" / "english.udpipe")
+  parse = parsers_under_test.udpipe(shared_data, "english")
   ids = {
     "lemma": {"<unk>": 1, "be": 2, "dog": 3},
     "feats": {"<unk>": 1, "Number=Plur": 2},

@@ -43,7 +43,7 @@ def test_plans_four_pairs_of_two_lengths():
     assert choose_shapes(active, limit, lambda s, t: 8) == lengths
 
 
-@pytest.mark.parametrize(("copies", "expected"), [(1, 4), (4, 8), (12, 12)])
+@pytest.mark.parametrize(("copies", "expected"), [(1, 4), (12, 12)])
 def test_chooses_the_number_of_shapes_with_the_lowest_cost(
   lengths, copies, expected
 ):
@@ -125,11 +125,6 @@ def test_batches_hold_each_example_once_within_the_token_budget(
     assert sum(len(p.ids) < p.shape.rows for p in batches) <= 1
 
 
-def test_data_without_trees_has_no_words(lengths):
-  shapes = sampler_of(*lengths).shapes
-  assert {(s.source_words, s.target_words) for s in shapes} == {(1, 1)}
-
-
 def test_order_depends_on_seed_and_epoch_alone(lengths):
   def ids(seed, epoch):
     batches = sampler_of(*lengths, seed=seed).epoch(epoch)
@@ -164,6 +159,8 @@ def test_more_shapes_reduce_padding(lengths):
   real = lengths[0].sum() + lengths[1].sum()
   assert single.padding() == pytest.approx(1 - real / positions)
   assert single.padding() > others[0].padding() > others[1].padding()
+  for shape in others[1].shapes:  # the data has no trees
+    assert (shape.source_words, shape.target_words) == (1, 1)
 
 
 def test_evaluation_reads_every_pair_once_longest_first(lengths):

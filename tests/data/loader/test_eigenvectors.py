@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from toy_folders import data_of, opened
 
-from jaxsyn.data import schema
 from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.collate import pad
 from jaxsyn.data.options import Mixture
 from jaxsyn.data.schema import EIGENVECTORS
+from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.spectrum import eigenvectors
 from jaxsyn.data.store.dataset import Dataset
-from jaxsyn.errors import InputError
 
 FEATURE = "source_eigenvectors"
 
@@ -31,39 +30,37 @@ def check(batch):
 
 
 @pytest.mark.parametrize(
-  ("tree", "gib"), [("parsed", 2e-6), ("random", 1.0), ("sampled", 2e-6)]
+  ("kind", "gib", "count"),
+  [
+    ("parsed", 2e-6, 24),
+    ("random", 1.0, 24),
+    ("sampled", 2e-6, 24),
+    ("task", 1.0, 48),
+    ("mixture", 1.0, 48),
+  ],
 )
-def test_batches_have_the_eigenvectors_of_their_trees(prepared, tree, gib):
-  split = Dataset(prepared).split("test")
-  loader = opened(
-    split, [FEATURE], data=data_of(tree), memory_gib=gib, tokens=512
-  )
-  assert loader.features[2:] == (
-    "source_word",
-    "source_parsed",
-    "source_head",
-    FEATURE,
-  )
-  assert sum(map(check, loader.in_order())) == len(split) == 24
-  batches = loader.batches(Position())
-  assert sum(check(next(batches).batch) for _ in range(8)) > 24
-  for empty in loader.empty():
-    size = (*empty["source_head_BW"].shape, EIGENVECTORS)
-    np.testing.assert_array_equal(
-      empty["source_eigenvectors_BWE"], np.zeros(size)
-    )
-
-
-@pytest.mark.parametrize("kind", ["task", "mixture"])
-def test_auxiliary_tasks_and_mixtures_have_eigenvectors(prepared, kind):
-  data = data_of(task="parse" if kind == "task" else "none")
+def test_batches_have_the_eigenvectors_of_their_trees(
+  prepared, kind, gib, count
+):
+  data = data_of(task="parse") if kind == "task" else data_of()
+  if kind in TREES:
+    data = data_of(kind)
   if kind == "mixture":
     mixture = Mixture(folders=(str(prepared),), tags=True)
     data = dataclasses.replace(data, mixture=mixture)
-  loader = opened(Dataset(prepared).split("test"), [FEATURE], data=data)
-  assert len(loader) == 48
+  split = Dataset(prepared).split("test")
+  loader = opened(split, [FEATURE], data=data, memory_gib=gib, tokens=512)
+  names = ("source_word", "source_parsed", "source_head", FEATURE)
+  assert loader.features[2:] == names
+  if count == 24:
+    assert sum(map(check, loader.in_order())) == len(split) == 24
+  assert len(loader) == count
   batches = loader.batches(Position())
-  assert sum(check(next(batches).batch) for _ in range(2)) > 24
+  assert sum(check(next(batches).batch) for _ in range(8)) > 24
+  for empty in loader.empty():
+    assert not empty["source_eigenvectors_BWE"].any()
+    words = empty["source_head_BW"].shape
+    assert empty["source_eigenvectors_BWE"].shape == (*words, EIGENVECTORS)
 
 
 def test_pads_eigenvectors_of_unusual_trees():
@@ -83,9 +80,3 @@ def test_pads_eigenvectors_of_unusual_trees():
   assert result.shape == (6, 7, EIGENVECTORS) and result.dtype == np.float32
   assert check(batch) == 4
   assert not result[5].any()
-
-
-def test_rejects_eigenvectors_without_trees(prepared):
-  manifest = {**Dataset(prepared).manifest, "sides": ["source"]}
-  with pytest.raises(InputError, match=r"reads target_eigenvectors, .* trees"):
-    schema.features_for(manifest, ["target_eigenvectors"])

@@ -22,15 +22,11 @@ FIRST, SECOND = set(range(30)), set(range(30, 41))
 SMALL = 2e-6  # GiB, a fraction of the memory of all examples
 
 
-def folder_of(folder, examples, relations, sides=("source",)):
+def folder_of(folder, examples, relations):
   for one in examples:
     one["source_relation"] += 1
-  return write_dataset(
-    folder,
-    {"train": examples},
-    sides=sides,
-    relations={side: relations for side in sides},
-  )
+  fields = {"relations": {"source": relations}}
+  return write_dataset(folder, {"train": examples}, **fields)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -85,15 +81,12 @@ def test_an_epoch_reads_a_corpus_as_often_as_its_weight(corpora, memory_gib):
   assert third[0] != third[1] or third[1] != third[2]
 
 
-def test_the_rounding_of_a_fractional_rate_is_sampled(corpora):
-  """In every epoch 3 or 4 of 11 · 0.3, on average 3.3."""
+def test_fractional_rates_are_sampled_in_every_epoch(corpora):
+  # 3 or 4 of 11 · 0.3, on average 3.3.
   loader = mixed(corpora, weights=(0.0, 0.3))
   counts = [occurrences(loader, epoch).total() for epoch in range(100)]
   assert {*counts} == {3, 4}
   assert 3.1 < np.mean(counts) < 3.5
-
-
-def test_weights_of_zero_and_one_half(corpora):
   loader = mixed(corpora, weights=(0.5, 0.0))
   first, second = (occurrences(loader, epoch) for epoch in (3, 4))
   assert first != second
@@ -101,24 +94,18 @@ def test_weights_of_zero_and_one_half(corpora):
   assert len(first) == 15
 
 
-@pytest.mark.parametrize(
-  ("options", "expected"),
-  [
+def test_rates_of_weights_and_temperatures():
+  for options, expected in (
     ({"weights": (1.0, 0.5)}, [1, 0.5]),
     # n ∝ sqrt(N): 30 to 10, of 1,000 in all 750 and 250.
     ({"temperature": 2.0}, [750 / 900, 2.5]),
     ({"temperature": 2.0, "weights": (1.0, 2.0)}, [750 / 900, 5.0]),
-  ],
-)
-def test_rates(options, expected):
-  rates = mixture.rates(Mixture(**options), [900, 100])
-  assert rates == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("weights", [(1.0,), (0.0, 0.0)])
-def test_rejects_invalid_weights(weights):
-  with pytest.raises(InputError, match=r"mixture.weights=.* one above 0"):
-    mixture.rates(Mixture(weights=weights), [900, 100])
+  ):
+    rates = mixture.rates(Mixture(**options), [900, 100])
+    assert rates == pytest.approx(expected)
+  for weights in ((1.0,), (0.0, 0.0)):
+    with pytest.raises(InputError, match=r"mixture.weights=.* one above 0"):
+      mixture.rates(Mixture(weights=weights), [900, 100])
 
 
 def test_examples_are_counted_by_corpus(corpora):
@@ -181,7 +168,7 @@ def test_names_a_corpus_that_does_not_match(corpora, tmp_path):
   for side in schema.SIDES:
     manifest["vocabulary"][side]["sha256"] = "6" * 64
   manifests.write(folder, manifest)
-  folder_of(tmp_path / "bare", [example(0)], [], sides=[])
+  write_dataset(tmp_path / "bare", {"train": [example(0)]}, sides=[])
   for name, message in (
     ("strange", r"strange/vocabulary.model.*is not that"),
     ("nowhere", r"nowhere is missing"),

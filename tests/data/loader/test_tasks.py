@@ -58,19 +58,9 @@ EXAMPLES = [
 ]
 
 
-def data(task="parse", **options):
-  return toy_folders.data_of(task=task, **options)
-
-
 @pytest.fixture(autouse=True)
-def max_length(monkeypatch):
-  """Sets a short maximum length; returns a function that sets another one."""
-
-  def limit(length):
-    monkeypatch.setattr(tasks, "MAX_LENGTH", length)
-
-  limit(14)
-  return limit
+def short(monkeypatch):
+  monkeypatch.setattr(tasks, "MAX_LENGTH", 14)
 
 
 def folder_of(folder, *, brackets):
@@ -96,7 +86,8 @@ def records(tmp_path_factory):
   return Dataset(folder).split("train")
 
 
-def made(records, data):
+def made(records, tree="parsed", task="parse", **options):
+  data = data_of(tree, task=task, **options)
   examples, counts = with_auxiliary_task(records, data, 0, records.features)
   return examples.all.examples(), dict(counts)
 
@@ -114,7 +105,7 @@ COUNTS = {"translations": 5, "second": 2, "no tree": 2, "too long": 1}
 
 
 def test_every_source_is_translated_and_parsed(records):
-  result, counts = made(records, data())
+  result, counts = made(records)
   assert counts == COUNTS
   assert [one["source_id"].tolist() for one in result] == [
     source(TR, 10, 11, 12, TR),
@@ -137,7 +128,7 @@ def test_every_source_is_translated_and_parsed(records):
 
 
 def test_sources_contain_the_brackets_of_their_trees(records):
-  result, counts = made(records, data(task="source"))
+  result, counts = made(records, task="source")
   assert counts == COUNTS
   for one, plain in zip(result[:5], EXAMPLES):
     same(one, plain)
@@ -154,12 +145,12 @@ def test_sources_contain_the_brackets_of_their_trees(records):
 
 
 def test_uses_constituency_trees(records):
-  result, counts = made(records, data(brackets="constituency"))
+  result, counts = made(records, brackets="constituency")
   assert counts == COUNTS
   np_, s = UNKNOWN + 1, UNKNOWN + 2  # the symbols of the labels NP and S
   assert result[5]["target_id"].tolist() == target(s, np_, END, END)
   assert result[6]["target_id"].tolist() == target(s, END)
-  result, _ = made(records, data(brackets="constituency", task="source"))
+  result, _ = made(records, task="source", brackets="constituency")
   expected = source(s, np_, 10, 11, 12, END, END)
   assert result[5]["source_id"].tolist() == expected
 
@@ -168,37 +159,33 @@ def test_uses_constituency_trees(records):
   ("task", "length", "count"),
   [
     # 12 subwords, two tags and EOS, or two brackets and EOS.
-    ("parse", 15, 3),
-    ("parse", 14, 2),
-    ("source", 15, 3),
-    ("source", 14, 2),
+    *(("parse", 15, 3), ("parse", 14, 2), ("source", 15, 3), ("source", 14, 2)),
     # The target of the third example, (root (obj ) ^ (obj ) ) EOS, has 8.
     ("parse", 7, 1),
   ],
 )
 def test_limits_the_length_with_tags_and_brackets(
-  records, max_length, task, length, count
+  records, monkeypatch, task, length, count
 ):
-  max_length(length)
-  assert made(records, data(task))[1]["second"] == count
+  monkeypatch.setattr(tasks, "MAX_LENGTH", length)
+  assert made(records, task=task)[1]["second"] == count
 
 
 def test_the_auxiliary_task_uses_control_trees(records):
-  linear = data_of("linear", task="parse")
-  result, _ = made(records, linear)
+  result, _ = made(records, "linear")
   # Word 1 depends on word 0, with unchanged relations: (det ^ (root ) ).
   assert result[5]["target_id"].tolist() == target(DET, HEAD, ROOT, END, END)
 
 
-def opened(records, data):
+def opened(records, task="parse", **options):
+  data = data_of(task=task, **options)
   sizes = {"tokens": 32, "shapes": 1, "row_multiple": 1}
   return toy_folders.opened(records, REQUIRED, data=data, **sizes)
 
 
 def test_a_split_has_the_examples_and_weights_of_both_tasks(records):
-  options = data(weight=0.5)
-  expected, _ = made(records, options)
-  loader = opened(records, options)
+  expected, _ = made(records)
+  loader = opened(records, weight=0.5)
   (message,) = loader.messages
   assert "2 examples in addition to 5 translations; omitted: 2 " in message
   rows = Rows.of(expected, loader.features)
@@ -212,7 +199,7 @@ def test_a_split_has_the_examples_and_weights_of_both_tasks(records):
   for host, weights in enumerate(([0.5, 1], [0.5, 0])):
     part = dataclasses.replace(loader, shard=HostShard((host,), 2))
     assert part.batch(planned)["weight_B"].tolist() == weights
-  plain = opened(records, data(task="none"))
+  plain = opened(records, task="none")
   assert len(plain) == 5 and not plain.messages
 
 
@@ -237,17 +224,17 @@ def test_bracket_targets_have_no_tree(records):
 
 def test_names_missing_trees(tmp_path):
   split = Dataset(folder_of(tmp_path, brackets=False)).split("train")
-  assert made(split, data())[1] == COUNTS
+  assert made(split)[1] == COUNTS
   with pytest.raises(InputError, match=r"needs constituency trees .* has none"):
-    opened(split, data(brackets="constituency"))
+    opened(split, brackets="constituency")
   split.dataset.manifest.update(sides=[], relations={})
   with pytest.raises(
     InputError, match=r"needs dependency trees .*parse\.sides"
   ):
-    opened(split, data())
+    opened(split)
 
 
-def test_rejects_a_task_without_examples(records, max_length):
-  max_length(2)
+def test_rejects_a_task_without_examples(records, monkeypatch):
+  monkeypatch.setattr(tasks, "MAX_LENGTH", 2)
   with pytest.raises(InputError, match=r"no example is left .* 3 too long"):
-    opened(records, data())
+    opened(records)

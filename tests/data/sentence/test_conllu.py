@@ -9,10 +9,10 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
 
 
-def rows(*words: str, comments: tuple[str, ...] = ()) -> str:
-  """A block of words "id form head relation [misc]", the rest "_"."""
-  lines = list(comments)
-  for word in words:
+def rows(words: str, comment: str = "") -> str:
+  """A block of words "id form head relation [misc]|...", the rest "_"."""
+  lines = [comment] if comment else []
+  for word in words.split("|"):
     id_, form, head, relation, *misc = word.split(" ")
     columns = [id_, form, *"____", head, relation, "_", *(misc or "_")]
     lines.append("\t".join(columns))
@@ -28,11 +28,7 @@ def words_of(parse: conllu.Parse) -> list[str]:
 
 
 MONKEY = rows(
-  "1 The 2 det",
-  "2 monkey 3 nsubj",
-  "3 eats 0 root",
-  "4 a 5 det",
-  "5 banana 3 obj",
+  "1 The 2 det|2 monkey 3 nsubj|3 eats 0 root|4 a 5 det|5 banana 3 obj"
 )
 
 
@@ -47,58 +43,47 @@ def test_reads_a_simple_tree():
   assert parse.parsed
 
 
-@pytest.mark.parametrize(
-  "words, forms, heads, relations",
-  [
-    (  # "zu" and "dem" both depend on "Bahnhof"
-      "1 Er 2 a|2 geht 0 root|3-4 zum _ _|3 zu 5 b|4 dem 5 c|5 Bahnhof 2 d",
-      "Er geht zum Bahnhof",
-      (1, 1, 3, 1),
-      "a root b d",
-    ),
-    # Spanish "dámelo": the clitics depend on the verb inside the token.
-    ("1-3 dámelo _ _|1 da 0 root|2 me 1 x|3 lo 1 y", "dámelo", (0,), "root"),
-    (  # "really" depends on "n't" within "can't"
-      "1 I 4 a|2-3 can't _ _|2 ca 4 b|3 n't 4 c|4 go 0 root|5 really 3 d",
-      "I can't go really",
-      (2, 2, 2, 1),
-      "a b root d",
-    ),
-    # a -> c -> b -> root: "ab" must not depend on "c", which depends on it.
-    ("1-2 ab _ _|1 a 3 x|2 b 0 root|3 c 2 y", "ab c", (0, 0), "root y"),
-    # 1 -> 3 -> 2 -> root, 4 -> 1: the first member that depends on a word
-    # outside would give the cycle 12 -> 34 -> 12.
-    (
-      "1-2 ab _ _|1 a 3 x|2 b 0 root|3-4 cd _ _|3 c 2 y|4 d 1 z",
-      "ab cd",
-      (0, 0),
-      "root y",
-    ),
-    # Empty nodes are skipped.
-    (
-      "0.1 E _ _|1 Sue 2 a|2 likes 0 root|2.1 E _ _|2.2 E _ _|3 tea 2 b",
-      "Sue likes tea",
-      (1, 1, 1),
-      "a root b",
-    ),
-    # Several roots are kept.
-    ("1 Yes 0 root|2 No 0 root|3 . 2 x", "Yes No .", (0, 1, 1), "root root x"),
-  ],
-)
-def test_joins_multi_word_tokens(words, forms, heads, relations):
-  (block,) = blocks(rows(*words.split("|")))
-  assert block.form_W == tuple(forms.split())
-  assert block.head_W == heads
-  assert block.relation_W == tuple(relations.split())
+# Words of the tree, and the forms, parents and relations of the joined words.
+JOINED = """
+"zu" and "dem" both depend on "Bahnhof"
+  1 Er 2 a|2 geht 0 root|3-4 zum _ _|3 zu 5 b|4 dem 5 c|5 Bahnhof 2 d
+  Er geht zum Bahnhof / 1 1 3 1 / a root b d
+Spanish "dámelo": the clitics depend on the verb inside the token
+  1-3 dámelo _ _|1 da 0 root|2 me 1 x|3 lo 1 y
+  dámelo / 0 / root
+"really" depends on "n't" within "can't"
+  1 I 4 a|2-3 can't _ _|2 ca 4 b|3 n't 4 c|4 go 0 root|5 really 3 d
+  I can't go really / 2 2 2 1 / a b root d
+a -> c -> b -> root: "ab" must not depend on "c", which depends on it
+  1-2 ab _ _|1 a 3 x|2 b 0 root|3 c 2 y
+  ab c / 0 0 / root y
+1 -> 3 -> 2 -> root, 4 -> 1: the first outside parent gives 12 -> 34 -> 12
+  1-2 ab _ _|1 a 3 x|2 b 0 root|3-4 cd _ _|3 c 2 y|4 d 1 z
+  ab cd / 0 0 / root y
+empty nodes are skipped
+  0.1 E _ _|1 Sue 2 a|2 likes 0 root|2.1 E _ _|2.2 E _ _|3 tea 2 b
+  Sue likes tea / 1 1 1 / a root b
+several roots are kept
+  1 Yes 0 root|2 No 0 root|3 . 2 x
+  Yes No . / 0 1 1 / root root x
+"""
+
+
+def test_joins_multi_word_tokens():
+  lines = JOINED.strip().split("\n")
+  for case, words, expected in zip(lines[::3], lines[1::3], lines[2::3]):
+    (block,) = blocks(rows(words.strip()))
+    joined = block.form_W, map(str, block.head_W), block.relation_W
+    assert " / ".join(map(" ".join, joined)) == expected.strip(), case
 
 
 def test_text_is_the_comment_or_the_joined_words():
-  words = ("1-2 zum _ _", "1 zu 2 a", "2 dem 0 root SpaceAfter=No", "3 . 2 b")
-  (block,) = blocks(rows(*words))
+  words = "1-2 zum _ _|1 zu 2 a|2 dem 0 root SpaceAfter=No|3 . 2 b"
+  (block,) = blocks(rows(words))
   assert (block.text, block.space_after_W) == ("zum .", (True, True))
-  (block,) = blocks(rows("1 Hi 0 root SpaceAfter=No", "2 ! 1 x"))
+  (block,) = blocks(rows("1 Hi 0 root SpaceAfter=No|2 ! 1 x"))
   assert (block.text, block.space_after_W) == ("Hi!", (False, True))
-  (block,) = blocks(rows("1 Hi 0 root", comments=("# text = Hi  you ",)))
+  (block,) = blocks(rows("1 Hi 0 root", "# text = Hi  you "))
   assert block.text == "Hi  you"
 
 
@@ -107,31 +92,31 @@ def test_text_is_the_comment_or_the_joined_words():
   [
     ("1\tThe\t_\n\n", "x.conllu:1: 3 columns"),
     (MONKEY.replace("\t", " "), "x.conllu:1: 1 columns"),
-    (rows("1 a 0 root", "3 b 1 dep"), ":2: the id is '3', expected 2"),
-    (rows("1 a 0 root", "1 b 1 dep"), ":2: the id is '1', expected 2"),
-    (rows("1 a 0 root", "2.1 b _ _"), ":2: the id is '2.1', expected 2"),
-    (rows("1 a 0 root", "٢ b 1 dep"), ":2: the id is '٢', expected 2"),
+    (rows("1 a 0 root|3 b 1 dep"), ":2: the id is '3', expected 2"),
+    (rows("1 a 0 root|1 b 1 dep"), ":2: the id is '1', expected 2"),
+    (rows("1 a 0 root|2.1 b _ _"), ":2: the id is '2.1', expected 2"),
+    (rows("1 a 0 root|٢ b 1 dep"), ":2: the id is '٢', expected 2"),
     (rows("0 a 0 root"), ":1: the id is '0', expected 1"),
-    (rows("1 a 3 dep", "2 b 0 root"), ":1: the head of word 1 is 3"),
+    (rows("1 a 3 dep|2 b 0 root"), ":1: the head of word 1 is 3"),
     (rows("1 a -1 dep"), ":1: the head .* is '-1'"),
     (rows("1 a _ _"), ":1: the head .* is '_', .* parsed"),
     (rows("1 a ² dep"), ":1: the head .* is '²'"),
     (rows(f"1 a {'9' * 99} dep"), ":1: the head .* is '9{40}…'"),
-    (rows("1 a 2 dep", "2 b 1 dep"), ":1: the sentence has no root"),
+    (rows("1 a 2 dep|2 b 1 dep"), ":1: the sentence has no root"),
     (
-      rows("1 a 0 root", "2 b 3 dep", "3 c 4 dep", "4 d 2 dep"),
+      rows("1 a 0 root|2 b 3 dep|3 c 4 dep|4 d 2 dep"),
       r":[234]: the heads form a cycle through word [234]",
     ),
-    (rows("1 a 0 root", "2 b 2 dep"), ":2: the heads form a cycle .* word 2"),
+    (rows("1 a 0 root|2 b 2 dep"), ":2: the heads form a cycle .* word 2"),
     (
-      rows("1-3 ab _ _", "1 a 0 root", "2 b 1 dep"),
+      rows("1-3 ab _ _|1 a 0 root|2 b 1 dep"),
       ":1: the multi-word token 1-3 reaches beyond the last word, 2",
     ),
     (
-      rows("1-2 ab _ _", "1 a 0 root", "2-3 bc _ _", "2 b 1 x", "3 c 1 x"),
+      rows("1-2 ab _ _|1 a 0 root|2-3 bc _ _|2 b 1 x|3 c 1 x"),
       ":3: the multi-word token 2-3 overlaps",
     ),
-    (rows("1 a 0 root", "2-1 b _ _"), ":2: the multi-word token 2-1 .* ends"),
+    (rows("1 a 0 root|2-1 b _ _"), ":2: the multi-word token 2-1 .* ends"),
     (rows("1  0 root"), ":1: the word has no form"),
     (rows("0.1 E _ _"), ":1: a sentence without words"),
     ("# newdoc\n# sent_id = 7\n\n", ":2: a sentence .sent_id. without words"),
@@ -186,7 +171,7 @@ def test_accepts_crlf_byte_order_mark_and_blank_lines(tmp_path):
 )
 def test_offsets_are_those_of_the_raw_text(words, text, spans):
   lines = [f"{i} {i} 0 x" for i in range(1, len(words) + 1)]
-  text_of = rows(*lines)
+  text_of = rows("|".join(lines))
   for i, word in enumerate(words, 1):
     text_of = text_of.replace(f"{i}\t{i}\t", f"{i}\t{word}\t")
   parse = conllu.attach(blocks(text_of), text)
@@ -212,10 +197,10 @@ def test_attach_rejects_changed_characters(tree, text, message):
 
 def test_a_line_takes_as_many_trees_as_it_needs():
   trees = blocks(
-    rows("1 A 2 x", "2 A 0 root"),
-    rows("1 B 2 x", "2 B 0 root"),
+    rows("1 A 2 x|2 A 0 root"),
+    rows("1 B 2 x|2 B 0 root"),
     rows("1 \u200b 0 root"),  # belongs to no line
-    rows("1 C 0 root", comments=(conllu.NOT_PARSED,)),
+    rows("1 C 0 root", conllu.NOT_PARSED),
     rows("1 \ufeff 0 root"),
   )
   lines = ["AA BB", "", " \t", "\u200bC"]

@@ -5,11 +5,12 @@ from __future__ import annotations
 import control_trees
 import numpy as np
 import pytest
+import tree_references
 from numpy.testing import assert_array_equal
 
 from jaxsyn.data import schema
 from jaxsyn.data.schema import EOS, NO_WORD, OTHER_TREE
-from jaxsyn.data.sentence import align, conllu, example, tree
+from jaxsyn.data.sentence import align, conllu, example
 from jaxsyn.data.sentence.controls import TREES
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 
@@ -249,15 +250,10 @@ def check_definitions(parse: conllu.Parse, model: Vocabulary) -> None:
     seen = [p for p in range(begin, end) if align.is_visible(parse.text[p])]
     assert word == word_at[seen[0]] if seen else word >= 0
   assert (np.diff(word_S[:-1]) >= 0).all()  # words follow the text
-  positions = np.arange(len(word_S))
-  for piece, word in enumerate(word_S[:-1]):
-    parent = parse.head_W[word]
-    while not (word_S == parent).any() and parse.head_W[parent] != parent:
-      parent = parse.head_W[parent]
-    middle = positions[word_S == (parent if (word_S == parent).any() else word)]
-    assert arrays["source_parent_mid"][piece] == np.float32(middle.mean())
+  middles = tree_references.parent_middles(word_S, parse.head_W)
+  assert arrays["source_parent_mid"].tolist() == middles
   distance_WW = arrays["source_tree_distance"].reshape([len(parse.head_W)] * 2)
-  assert_array_equal(distance_WW, tree.tree_distance(parse.head_W))
+  assert_array_equal(distance_WW, tree_references.distances(parse.head_W))
   roots = [w for w, head in enumerate(parse.head_W) if w == head]
   assert (distance_WW == OTHER_TREE).any() == (len(roots) > 1)
 
@@ -272,8 +268,8 @@ def test_gold_japanese_sentences_follow_the_definitions(shared_data, tmp_path):
   """Gold trees, through a vocabulary of other sentences."""
   trees = conllu.read(shared_data / "ud" / "ja_pud.conllu.gz")
   parses = [conllu.attach([block], block.text) for block in trees]
-  texts = [parse.text for parse in parses[::2]]
-  options = Subwords(2000, "unigram", character_coverage=0.9995)
+  texts = [parse.text for parse in parses[::4]]
+  options = Subwords(1000, "unigram", character_coverage=0.9995)
   model = train(texts, tmp_path / "v.model", options)
   for parse in parses[1::8]:
     check_definitions(parse, model)

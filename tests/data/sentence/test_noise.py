@@ -6,25 +6,13 @@ import control_trees
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from tree_references import path, roots
 
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.controls import WrongParents
 from jaxsyn.data.sentence.noise import replace_parents, wrong_parents
 
 HALF, MOST = 2**31, 2**32 - 1  # random numbers: half of 2³², and the largest
-
-
-def path(head_W, word):
-  """A word and its ancestors, up to its root; fails where there is a cycle."""
-  result = [word]
-  while head_W[result[-1]] != result[-1]:
-    result.append(head_W[result[-1]])
-    assert len(result) <= len(head_W), f"a cycle: {head_W}"
-  return result
-
-
-def roots(head_W):
-  return [word for word, parent in enumerate(head_W) if parent == word]
 
 
 def by_loops(head_W, is_replaced_W, random_W):

@@ -5,7 +5,6 @@ import gzip
 import itertools
 import os
 import threading
-import time
 
 import pytest
 
@@ -19,71 +18,64 @@ TREE = "1\t{}\t_\t_\t_\t_\t0\troot\t_\t_\n\n"
 
 
 @contextlib.contextmanager
-def pipe(*writes):
-  """The path of a pipe; each write comes after a pause of the writer."""
+def pipe():
+  """The path of a pipe, and its other end."""
   read_end, write_end = os.pipe()
+  with os.fdopen(write_end, "wb", buffering=0) as writer:
+    stop = threading.Timer(20, writer.close)  # a test would wait for ever
+    stop.start()
+    yield f"/dev/fd/{read_end}", writer
+    stop.cancel()
+  os.close(read_end)
 
+
+def write_later(writer, data, *, is_last=False):
   def write():
-    for i, data in enumerate(writes):
-      time.sleep(0.2 if i else 0.0)
-      os.write(write_end, data)
-    os.close(write_end)
+    writer.write(data)
+    if is_last:
+      writer.close()
 
-  thread = threading.Thread(target=write)
-  thread.start()
-  try:
-    yield f"/dev/fd/{read_end}"
-  finally:
-    os.close(read_end)
-    thread.join()
+  threading.Timer(0.1, write).start()
 
 
 def texts(chunk):
   return [s.text if hasattr(s, "text") else s for s in chunk]
 
 
+# What is written, what is written after a pause, and chunks that are complete.
+LINES = [
+  (b"\n", b"", [[""]]),
+  (b"a\nb\n", b"", [["a", "b"]]),
+  (b"c", b"d\n", [["cd"]]),
+  (b"e\n", b"", [["e"]]),
+]
+FULL = [
+  (b"a\nb\nc\nd\n", b"", [["a", "b"], ["c", "d"], []]),
+  (b"e", b"\nf\ng\nh\n", [["e", "f"], ["g", "h"]]),
+]
+TREES = [  # complete at a blank line
+  (TREE.format(1).encode(), b"", [["1"]]),
+  (TREE.format(2).encode()[:-1], b"\n", [["2"]]),
+]
+
+
 @pytest.mark.parametrize(
-  "trees, size, writes, expected",
-  [
-    (
-      False,
-      1000,
-      (b"a\nb\n", b"c", b"d\n", b"e\nf"),
-      [["a", "b"], ["cd"], ["e", "f"]],
-    ),
-    (
-      False,
-      2,
-      (b"a\nb\nc\nd\n", b"e", b"\nf\ng\nh\n"),
-      [["a", "b"], ["c", "d"], [], ["e", "f"], ["g", "h"]],
-    ),
-    # A tree is complete at its blank line.
-    (
-      True,
-      1000,
-      (TREE.format(1).encode(), TREE.format(2).encode()[:-1], b"\n"),
-      [["1"], ["2"]],
-    ),
-  ],
+  "trees, size, writes",
+  [(False, 1000, LINES), (False, 2, FULL), (True, 9, TREES)],
 )
-def test_chunks_are_the_available_sentences(trees, size, writes, expected):
-  with pipe(*writes) as path:
-    result = [texts(chunk) for chunk in chunks(sentences(path, trees), size)]
-  assert result == expected
-
-
-def test_an_answer_comes_before_the_next_line_is_written():
-  read_end, write_end = os.pipe()
-  with os.fdopen(write_end, "wb", buffering=0) as writer:
-    stop = threading.Timer(20, writer.close)  # it would wait for ever
-    stop.start()
-    answers = chunks(sentences(f"/dev/fd/{read_end}", trees=False), 1000)
-    for line in (b"", b"a", b"b"):
-      writer.write(line + b"\n")
-      assert next(answers) == [line.decode()]
-    stop.cancel()
-  assert list(answers) == []
-  os.close(read_end)
+def test_chunks_are_the_available_sentences(trees, size, writes):
+  """They come before anything else is written."""
+  with pipe() as (path, writer):
+    answers = chunks(sentences(path, trees), size)
+    for first, second, expected in writes:
+      writer.write(first)
+      if second:
+        write_later(writer, second)
+      assert [texts(next(answers)) for _ in expected] == expected
+    writer.write(b"x\ny" if not trees else TREE.format("x").encode())
+    writer.close()
+    (rest,) = (chunk for chunk in answers if chunk)
+    assert texts(rest) == (["x"] if trees else ["x", "y"])
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
@@ -94,8 +86,10 @@ def test_a_file_is_in_full_chunks_and_in_order(tmp_path, pack):
   result = list(chunks(sentences(str(tmp_path / "a"), trees=False), 1000))
   assert [len(chunk) for chunk in result] == [1000, 1000, 1000]
   assert list(itertools.chain(*result)) == lines
-  with pipe(*(pack(content[i : i + 7000]) for i in range(0, 13890, 7000))) as p:
-    result = chunks(sentences(p, trees=False), 1000)
+  with pipe() as (path, writer):
+    writer.write(pack(content[:7000]))
+    write_later(writer, pack(content[7000:]), is_last=True)
+    result = chunks(sentences(path, trees=False), 1000)
     assert list(itertools.chain(*result)) == lines
 
 

@@ -28,43 +28,36 @@ MANIFEST = toy_folders.manifest_of(
 )
 
 
-def given(sha256, size=8):
-  return types.SimpleNamespace(path="given.model", sha256=sha256, size=size)
-
-
 def test_round_trip(tmp_path):
   manifests.write(tmp_path, MANIFEST)
   assert manifests.read(tmp_path) == {"format": 6, **MANIFEST}
   assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
-@pytest.mark.parametrize(
-  ("sha256", "size", "message"),
-  [
-    (C, 8, f"given.model is not the target vocabulary.*{C}.*{A}"),
-    (A, 9, "its number of ids is 9, the manifest says 8"),
-  ],
-)
-def test_rejects_another_vocabulary(sha256, size, message):
+def test_rejects_another_vocabulary_or_parser():
   def vocabulary(sha256, size=8):
-    return types.SimpleNamespace(path="given.model", sha256=sha256, size=size)
+    found = types.SimpleNamespace(path="given", sha256=sha256, size=size)
+    manifests.check_vocabulary(MANIFEST, found, "target")
 
-  manifests.check_vocabulary(MANIFEST, vocabulary(A), "target")
-  with pytest.raises(InputError, match=message):
-    manifests.check_vocabulary(MANIFEST, vocabulary(sha256, size), "target")
+  def parser(kind, sha256, side="source", **options):
+    found = Identity(kind, "given", sha256, options=options)
+    recorded.check(MANIFEST, found, side)
 
-
-@pytest.mark.parametrize(
-  ("kind", "digest", "options"),
-  [("udpipe", C, {}), ("udpipe", B, {"beam": "1"}), ("stanza", B, {})],
-)
-def test_rejects_another_parser(kind, digest, options):
-  recorded.check(MANIFEST, Identity("udpipe", "elsewhere", B))
-  other = Identity(kind, "given", digest, options=options)
-  recorded.check(MANIFEST, other, "target")  # came as CoNLL-U
-  message = f"{kind} given .*{digest}.* is not the source parser.* en .*{B}"
-  with pytest.raises(InputError, match=message):
-    recorded.check(MANIFEST, other)
+  vocabulary(A)
+  with pytest.raises(InputError, match=f"given is not the target .*{C}.*{A}"):
+    vocabulary(C)
+  with pytest.raises(InputError, match="ids is 9, the manifest says 8"):
+    vocabulary(A, 9)
+  parser("udpipe", B)
+  for kind, sha256, options in (
+    ("udpipe", C, {}),
+    ("udpipe", B, {"beam": "1"}),
+    ("stanza", B, {}),
+  ):
+    parser(kind, sha256, "target", **options)  # whose trees came as CoNLL-U
+    message = f"{kind} given .*{sha256}.* is not the source parser.* en .*{B}"
+    with pytest.raises(InputError, match=message):
+      parser(kind, sha256, **options)
 
 
 def test_hash_of_texts_depends_on_their_ends():
@@ -100,27 +93,20 @@ def at(content, path):
 SHARD = "splits.train.shards.0"
 INVALID_FIELDS = [
   ("name", "../toy", "manifest.name must be lower case"),
-  ("name", 3, "manifest.name must be of type str"),
   ("version", "1.0.0/../..", "manifest.version must be like 1.0.0"),
   ("sides", ["left"], "sides.0. must be one of 'source', 'target'"),
   ("sides", ["source", "target"], "manifest.parser must be of the sides"),
   ("splits.train", None, "manifest.splits.train must be a section"),
   ("splits.train.examples", 12, r"the sum of its shards, 11, got 12"),
-  ("splits.train.examples", 10, r"the sum of its shards, 11, got 10"),
-  ("splits.train.examples", True, "must be of type int"),
   (f"{SHARD}.file", "../payload", r"shards\[0\].file must be toy-train.tfrec"),
-  (f"{SHARD}.file", "/etc/passwd", r"shards\[0\].file must be toy-train"),
-  (f"{SHARD}.bytes", 2**70, "shards.0..bytes must be"),
   (f"{SHARD}.sha256", "5" * 63, "a SHA-256 of 64 hex digits"),
   ("vocabulary", {}, "manifest.vocabulary must be of source and target"),
   ("vocabulary.source.file", "../payload.model", "the name of a .model file"),
   ("vocabulary.source.file", "config.json", "the name of a .model file"),
   ("vocabulary.source.size", 3, "must be from 4 to"),
-  ("vocabulary.source.size", 2**31, "must be"),
   ("parser.source", {}, "manifest.parser.source.file is missing"),
   ("parser.source.file", "/x.udpipe", "the name of a .udpipe file"),
   ("parser.source.file", "x.udpipe", "parser.source.sha256 must be there"),
-  ("relations.source", ["b", "a"], "different labels in sorted order"),
   ("relations.source", ["a", "a"], "different labels in sorted order"),
   ("relations", {}, "manifest.relations must be of the sides with trees"),
   ("brackets", {"source": ["b", "a"]}, "different labels in sorted order"),
@@ -143,19 +129,7 @@ def test_names_invalid_fields(folder, path, value, message):
       manifests.read(folder)
 
 
-@pytest.mark.parametrize(
-  "text",
-  ["", "[]", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000],
-)
-def test_rejects_other_documents(folder, text):
-  (folder / manifests.FILE).write_bytes(text.encode("latin-1"))
-  with pytest.raises(
-    InputError, match=r"manifest.json (is corrupt|has format)"
-  ):
-    manifests.read(folder)
-
-
-def test_names_what_a_directory_lacks(folder):
+def test_rejects_missing_and_other_documents(folder):
   path = folder / manifests.FILE
   text = path.read_text()
   document = json.loads(text)
@@ -164,6 +138,10 @@ def test_names_what_a_directory_lacks(folder):
   path.write_text(text.replace('"a",', '"z",'))
   with pytest.raises(InputError, match=r"its checksum differs"):
     manifests.read(folder)
+  for other in ("", "[]", '{"format": 3}', "[" * 99999, "\xff", "9" * 5000):
+    path.write_bytes(other.encode("latin-1"))
+    with pytest.raises(InputError, match=r"manifest.json (is corr|has format)"):
+      manifests.read(folder)
   path.write_text(json.dumps({**document, "format": 4}))
   message = r"has format 4; this version reads 6\. Run jaxsyn prepare --config"
   with pytest.raises(InputError, match=message):
@@ -180,7 +158,7 @@ def test_mutated_manifests_are_rejected_or_name_files_of_the_directory(folder):
   path = folder / manifests.FILE
   intact, data = manifests.read(folder), path.read_bytes()
   rejected = 0
-  for seed in range(100):
+  for seed in range(60):
     rng = np.random.default_rng(seed)
     path.write_bytes(corrupted(data, rng))
     try:
@@ -197,18 +175,15 @@ def test_mutated_manifests_are_rejected_or_name_files_of_the_directory(folder):
         assert len(list(Dataset(folder).split(split))) in (0, 1, 11)
     except InputError:
       rejected += 1
-  assert rejected > 80
+  assert rejected > 48
 
 
 def test_lists_the_features_of_a_batch():
-  manifest = toy_folders.manifest_of()
-  assert schema.features_for(manifest, ["source_parent_mid"]) == (
-    "source_id",
-    "target_id",
-    "source_word",
-    "source_parsed",
-    "source_parent_mid",
+  features = schema.features_for(
+    toy_folders.manifest_of(), ["source_parent_mid"]
   )
+  always = ("source_id", "target_id", "source_word", "source_parsed")
+  assert features == (*always, "source_parent_mid")
 
 
 @pytest.mark.parametrize(
@@ -222,8 +197,8 @@ def test_lists_the_features_of_a_batch():
     ),
     (
       ["source"],
-      ("target_head",),
-      r"no trees of the target side.*parse\.sides=\"\('source','target',\)\"",
+      ("target_eigenvectors",),
+      r"reads target_eigenvectors, .*no trees of the target side.*parse\.sides",
     ),
     (
       ["source"],

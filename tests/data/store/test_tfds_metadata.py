@@ -1,102 +1,66 @@
 """Tests that TFDS reads a dataset directory, with and without TensorFlow."""
 
 import importlib.util
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 import toy_folders
 from tensorflow_datasets.proto import tf_example_pb2
+from toy_folders import EMPTY
 
 from jaxsyn.data import schema
-from jaxsyn.data.store import (
-  manifests,
-  records,
-  tfds_metadata,
-  tfrecord,
-)
+from jaxsyn.data.store import manifests, records, tfds_metadata, tfrecord
 from jaxsyn.data.store.dataset import Dataset
 
-SIDES = ("source", "target")
-MANIFEST = {
-  "sides": SIDES,
-  "relations": {side: ["det", "root"] for side in SIDES},
-}
+STORED = tuple(schema.features({"sides": ["source"]}))
+EXAMPLES = [
+  example | {name: f"{name} é {i}" for name in schema.TEXTS}
+  for i, example in enumerate([EMPTY, *map(toy_folders.example, range(6))])
+]
 
 
-def example(i: int) -> dict[str, Any]:
-  words = i % 3  # a sentence without words too
-  values = {"line": i}
-  for side in SIDES:
-    values |= {
-      f"{side}_id": [*range(10, 10 + words), schema.EOS],
-      f"{side}_word": [*range(words), -1],
-      f"{side}_head": [0] * words,
-      f"{side}_relation": [1] * words,
-      f"{side}_parent_mid": [0.5] * words + [words],
-      f"{side}_tree_distance": [255] * words**2,
-      f"{side}_parsed": words > 0,
-      f"{side}_word_end": [*range(3, 3 + words)],
-    }
-  features = schema.features(MANIFEST)
-  made = {k: np.asarray(values[k], f.dtype) for k, f in features.items()}
-  return made | {name: f"{name} é {i}" for name in schema.TEXTS}
-
-
-EXAMPLES = [example(i) for i in range(7)]
-
-
-def write(folder):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  folder = tmp_path_factory.mktemp("tfds")
   splits = {"train": EXAMPLES, "validation": EXAMPLES[:2]}
-  toy_folders.write_dataset(
-    folder, splits, shards=2, version="1.2.3", **MANIFEST
-  )
-  return manifests.read(folder)["splits"]
+  return toy_folders.write_dataset(folder, splits, shards=2, version="1.2.3")
 
 
-def same(a, b):
-  assert a.keys() == b.keys()
-  for name in a:
+def same(found, expected):
+  assert found.keys() == expected.keys()
+  for name in found:
     if name in schema.TEXTS:
-      assert a[name].decode() == b[name]
+      assert found[name].decode() == expected[name]
     else:
-      np.testing.assert_array_equal(a[name], b[name])
+      np.testing.assert_array_equal(found[name], expected[name])
 
 
 def payloads(builder, split):
-  return [
-    payload
-    for path in builder.info.splits[split].filepaths
-    for payload in tfrecord.scan(path)
-  ]
+  paths = builder.info.splits[split].filepaths
+  return [payload for path in paths for payload in tfrecord.scan(path)]
 
 
-def test_metadata_without_tensorflow(tmp_path):
-  facts = write(tmp_path)
-  folder = tmp_path / "toy" / "1.2.3"
-  builder = tfds.builder_from_directory(folder)
-  assert builder.info.full_name == "toy/1.2.3"
-  assert builder.info.disable_shuffling  # TFDS keeps the order of the text
-  assert builder.info.splits["train"].shard_lengths == [3, 4]
-  assert builder.info.splits["validation"].num_examples == 2
-  assert tfds.builder("toy", data_dir=tmp_path).info.full_name == "toy/1.2.3"
-  for split, facts_of in facts.items():
-    named = [path.name for path in builder.info.splits[split].filepaths]
-    assert named == [shard["file"] for shard in facts_of["shards"]]
-  # What TFDS decodes by features.json is what went in, and what we decode; and
-  # what it writes itself is what we write, but for the order of its map.
-  features = builder.info.features
-  stored = tuple(schema.features(MANIFEST))
-  for payload, expected in zip(
-    payloads(builder, "train"), EXAMPLES, strict=True
-  ):
-    same(features.deserialize_example_np(payload), expected)
-    arrays = {k: v for k, v in expected.items() if k not in schema.TEXTS}
+def test_metadata_without_tensorflow(folder):
+  builder = tfds.builder_from_directory(folder / "toy" / "1.2.3")
+  info = builder.info
+  assert info.full_name == "toy/1.2.3"
+  assert info.disable_shuffling  # TFDS keeps the order of the text
+  assert info.splits["train"].shard_lengths == [3, 4]
+  assert info.splits["validation"].num_examples == 2
+  assert tfds.builder("toy", data_dir=folder).info.full_name == "toy/1.2.3"
+  for split, entry in manifests.read(folder)["splits"].items():
+    found = [path.name for path in info.splits[split].filepaths]
+    assert found == [shard["file"] for shard in entry["shards"]]
+  # TFDS decodes the values that were written, and so does `records`. TFDS
+  # writes the same record, but for the order of its map.
+  stored = payloads(builder, "train")
+  for payload, expected in zip(stored, EXAMPLES, strict=True):
+    same(info.features.deserialize_example_np(payload), expected)
     ends = np.array([0]), np.array([len(payload)])
-    rows = records.decode(payload, *ends, stored=stored, wanted=stored)
-    same(rows.examples()[0], arrays)
-    theirs = features.serialize_example(expected)
+    rows = records.decode(payload, *ends, stored=STORED, wanted=STORED)
+    same(rows.examples()[0], {name: expected[name] for name in STORED})
+    theirs = info.features.serialize_example(expected)
     assert len(theirs) == len(payload)
     parsed = tf_example_pb2.Example.FromString
     assert parsed(theirs) == parsed(payload)
@@ -118,7 +82,7 @@ def test_tfds_reads_a_prepared_directory(prepared):
   dataset = Dataset(prepared)
   (first, *_) = payloads(builder, "test")
   one = info.features.deserialize_example_np(first)
-  for side in SIDES:
+  for side in schema.SIDES:
     line, *_ = dataset.text("test", side)
     assert one[f"{side}_text"].decode() == line
   parse = next(dataset.sentences("test", "source"))
@@ -135,13 +99,12 @@ def test_makes_valid_label_names():
   importlib.util.find_spec("tensorflow") is None,
   reason="TensorFlow is not installed, and nothing of jaxsyn needs it",
 )
-def test_as_dataset_with_tensorflow(tmp_path):
-  write(tmp_path)
+def test_as_dataset_with_tensorflow(folder):
   for data in (
-    tfds.load("toy", data_dir=tmp_path, split="train"),
-    tfds.builder_from_directory(tmp_path / "toy" / "1.2.3").as_dataset("train"),
+    tfds.load("toy", data_dir=folder, split="train"),
+    tfds.builder_from_directory(folder / "toy" / "1.2.3").as_dataset("train"),
   ):
-    names = sorted(tfds.as_numpy(data), key=lambda e: e["line"])
-    for one, expected in zip(names, EXAMPLES, strict=True):
+    found = sorted(tfds.as_numpy(data), key=lambda one: one["line"])
+    for one, expected in zip(found, EXAMPLES, strict=True):
       same(one, expected)
       assert one["source_tree_distance"].dtype == np.uint8

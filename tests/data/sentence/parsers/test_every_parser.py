@@ -52,7 +52,9 @@ def spec(request, shared_data, made_once, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def parser(spec):
+def parser(spec, shared_data):
+  if spec.kind == "udpipe":
+    return parsers_under_test.udpipe(shared_data, "english")
   return spec.open()
 
 
