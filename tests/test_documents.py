@@ -17,7 +17,6 @@ import subprocess
 import sys
 
 import documents
-import forked_python
 import pytest
 from documents import CONTRIBUTING, DOCUMENTS, EXTENDING, README, ROOT
 from models_under_test import JOINT
@@ -110,7 +109,7 @@ def small(config):
 WITH_OUTPUTS = ("quickstart.md", "tutorial.md")
 RUN = {
   "bash": ["bash", "-euo", "pipefail", "-c"],
-  "python": ["python", "-c"],
+  "python": [sys.executable, "-c"],
 }
 
 
@@ -121,12 +120,12 @@ def substituted(code: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def environment(environment, tmp_path_factory):
-  """Where a shell finds Python."""
-  environment |= {"TQDM_DISABLE": "1"}
-  folder = tmp_path_factory.mktemp("bin")
-  with forked_python.started(folder, environment):
-    yield environment | {"PATH": f"{folder}:{os.environ['PATH']}"}
+def environment(environment):
+  """Where a shell finds the commands."""
+  return environment | {
+    "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+    "TQDM_DISABLE": "1",
+  }
 
 
 EVERYTHING = "\n".join(path.read_text() for path in DOCUMENTS)
@@ -199,8 +198,6 @@ def test_every_block_runs(path, checkout, environment, tmp_path):
   changes_code = any(block.language == "diff" for block in blocks)
   if changes_code:
     _copy_code(folder)
-    python = pathlib.Path(sys.executable).parent
-    environment |= {"PATH": f"{python}:{environment['PATH']}"}
   for block in blocks:
     code = substituted(block.code)
     if block.file:
