@@ -211,7 +211,7 @@ def size_of(pairs: int) -> Size:
 
 
 def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, float, str]:
-  """Returns the joint vocabulary's size, its character coverage, and a reason."""
+  """Returns the joint vocabulary's size, with a reason, and character coverage."""
   usual = size_of(pairs)
   size = usual.vocabulary or max(1000, pairs * 2 // 500 * 100)
   characters = train.source.characters + train.target.characters

@@ -185,7 +185,7 @@ def read_inference(values: flags.FlagValues) -> Inference:
 
 
 def read_family(words: Sequence[str]) -> Pairs:
-  """Reads the pairs of --family, each SYSTEM:OTHER.
+  """Reads --family: pairs SYSTEM:OTHER whose tests are corrected together.
 
   Raises:
     InputError: A word is not a pair of two systems, or a pair is repeated.

@@ -19,7 +19,7 @@ NAMES = ("ensemble", "weights", "checkpoint")
 
 
 def define() -> None:
-  """Defines the flags of a run or ensemble, its checkpoint and its parser."""
+  """Defines the flags that select a run or ensemble, checkpoint and parser."""
   flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   list_flag(
     "ensemble",

@@ -129,7 +129,7 @@ def serve(
   prepare: Callable[[], None],
   on_ready: Callable[[], None],
 ) -> None:
-  """Serves requests until a signal arrives, which is raised as an exception.
+  """Serves requests until a signal arrives; then raises TerminationSignal.
 
   Args:
     service: The service.

@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Opens the input: an iterable of sources, requests, `Faulty` and PAUSE."""
+  """Returns the items of the input, with markers for bad lines and pauses."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")

@@ -50,7 +50,7 @@ class Named:
 
 @dataclasses.dataclass(frozen=True)
 class MatchedArray:
-  """Parameter of a new run, filled from a matching one of another run.
+  """Parameter of a new run, copied at least in part from another run.
 
   Attributes:
     value: Array in the shape of the new run.

@@ -20,7 +20,7 @@ from jaxsyn.storage import files
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-  """A run that translates, alone or in an ensemble.
+  """Trained run opened for translation, alone or in an ensemble.
 
   Attributes:
     run: Config and manifest; config.decode has the changed options.

@@ -175,7 +175,7 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns the number of labels that occur; they come first in the table."""
+    """Returns how many leading rows of the table of labels are used."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:

@@ -143,7 +143,7 @@ def all_gather_json(content: Any) -> list[Any]:
 
 
 def first_reason_on_any_host(reason: str) -> str:
-  """Returns the first non-empty reason of all processes; "" for none."""
+  """Gathers failure reasons; returns the first of any process, or ""."""
   return next(filter(None, all_gather_json(reason)), "")
 
 

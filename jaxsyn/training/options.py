@@ -24,7 +24,7 @@ from jaxsyn.training.optimizers import Optimiser
 
 @dataclasses.dataclass(frozen=True)
 class Mesh:
-  """Sizes of the mesh axes; the remaining devices split the rows of a batch."""
+  """Sizes of the mesh axes; the remaining devices form the data-parallel axis."""
 
   fsdp: Axis = option(
     1,

@@ -53,7 +53,7 @@ def file_of(name: str) -> pathlib.Path:
 
 
 def displayed(address: str) -> str:
-  """Returns a config address FILE[:SYSTEM] as messages show it.
+  """Returns a config address FILE[:SYSTEM] in the form shown in messages.
 
   Files that come with jaxsyn are shown by name.
   """
