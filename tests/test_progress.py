@@ -122,7 +122,9 @@ def test_speed_and_remaining_time(monkeypatch):
   compiled = 3
   assert bar._words() == "10 of 2,000 steps"
   now = 1100.0
-  bar.advance(10)  # in the 100 s since the programs were compiled
+  bar.advance(9)  # too few to tell the remaining time
+  assert bar._words() == "19 of 2,000 steps, 0.09 steps/s"
+  bar.advance(1)  # in the 100 s since the programs were compiled
   assert bar._words() == "20 of 2,000 steps, 0.1 steps/s, 5.5 h left"
   bar.set_time_limit(90)
   now = 1110.0
