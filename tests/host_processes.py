@@ -34,7 +34,7 @@ apply, calls = loader.apply_batch_transform, 0
 def faulty(batch, transform):
   global calls
   calls += 1
-  if calls > 60:
+  if calls > 20:
     raise RuntimeError("a fault of this process alone")
   return apply(batch, transform)
 

@@ -175,7 +175,7 @@ def test_resumes_a_run_with_the_arrays_of_a_local_one(
   """Run directory on gs://, data on s3://, where runs cannot be."""
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   config = tiny()
-  config.batch.shapes = 1
+  config.model.transformer.encoder_layers = config.batch.shapes = 1
   config.train.update(
     steps=4, evaluate_every=4, selection="log_likelihood", profile="4-4"
   )
@@ -314,36 +314,23 @@ def test_cached_copies_are_made_once_and_verified(
 def test_errors_of_stores_name_path_and_remedy(
   folder, google_bucket, monkeypatch
 ):
+  def check_output():
+    exits.check_target(folder, "--output", folder=True)
+
+  def read_lines():
+    list(text.lines_of(f"{folder}/a.en"))
+
+  no_bucket = "bucket does not exist"
   for kind, message, call in (
-    (StoreError, "bucket does not exist", lambda: remote.check("s3://none/a")),
-    (
-      StoreError,
-      "bucket does not exist",
-      lambda: files.write_text("s3://none/a", "x"),
-    ),
-    (
-      StoreError,
-      "bucket does not exist",
-      lambda: files.write_text("gs://none/a", "x"),
-    ),
+    (StoreError, no_bucket, lambda: remote.check("s3://none/a")),
+    (StoreError, no_bucket, lambda: files.write_text("s3://none/a", "x")),
+    (StoreError, no_bucket, lambda: files.write_text("gs://none/a", "x")),
     (InputError, "name of a bucket is missing", lambda: remote.check("s3://")),
     (InputError, "ftp://", lambda: files.path_of("ftp://host/run")),
-    (
-      InputError,
-      "--output .* only writes to local folders",
-      lambda: exits.check_target(folder, "--output", folder=True),
-    ),
-    (
-      InputError,
-      "is not the folder of a run",
-      lambda: workdir.open_run(folder),
-    ),
+    (InputError, "--output .* only writes to local folders", check_output),
+    (InputError, "not the folder of a run", lambda: workdir.open_run(folder)),
     (InputError, "there is no s3://bucket/", lambda: manifests.read(folder)),
-    (
-      InputError,
-      "is missing or is not a file",
-      lambda: list(text.lines_of(f"{folder}/a.en")),
-    ),
+    (InputError, "is missing or is not a file", read_lines),
   ):
     with pytest.raises(kind, match=message):
       call()

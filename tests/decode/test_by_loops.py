@@ -30,33 +30,6 @@ def diverse(beam, groups, strength, **fields):
   )
 
 
-def assert_equal_to_loops(params, decode, reference):
-  """Compares the hypotheses of all sources; returns those of the search."""
-  result = search_tables(
-    params, SOURCES, request_of(LIMITS), decode, length=LENGTH
-  )
-  for found, ids, limit in zip(result, SOURCES, LIMITS, strict=True):
-    expected = reference(params, ids, int(limit), decode)
-    assert_same_hypotheses(found, expected)
-  return result
-
-
-@pytest.mark.parametrize(
-  "vocabulary, end, decode",
-  [
-    (12, 0.5, decode_options(1, alpha=0.6)),
-    (12, 0.5, decode_options(5, "gnmt", alpha=1.3)),
-    (12, 0.5, decode_options(3, alpha=1.0, stop="bound")),
-    (12, -60.0, decode_options(3)),  # all end at their limits
-    (6, 0.0, decode_options(5, alpha=0.0)),  # fewer subwords than continuations
-    (1100, 4.0, decode_options(2)),  # the best by chunks
-    (12, 0.5, diverse(3, 1, 5.0, alpha=0.6)),  # one group
-  ],
-)
-def test_beam_search_equals_loops(vocabulary, end, decode):
-  assert_equal_to_loops(random_params(vocabulary, end), decode, search_by_loops)
-
-
 def groups_by_loops(params, ids, limit, decode):
   """Returns the best of each group, then the second best of each, and so on."""
   G = decode.search.groups or decode.beam
@@ -100,16 +73,32 @@ def groups_by_loops(params, ids, limit, decode):
 
 
 @pytest.mark.parametrize(
-  "vocabulary, end, decode",
+  "vocabulary, end, decode, reference",
   [
-    (12, 0.5, diverse(6, 3, 0.7, alpha=0.6)),
-    (12, 0.5, diverse(6, 2, 0.7, alpha=0.6, stop="bound")),
-    (12, 0.5, diverse(5, 0, 0.3)),  # one group for each hypothesis
-    (1100, 5.0, diverse(4, 2, 2.0)),
+    (12, 0.5, decode_options(1, alpha=0.6), search_by_loops),
+    (12, 0.5, decode_options(5, "gnmt", alpha=1.3), search_by_loops),
+    (12, 0.5, decode_options(3, alpha=1.0, stop="bound"), search_by_loops),
+    # All end at their limits.
+    (12, -60.0, decode_options(3), search_by_loops),
+    # There are fewer subwords than continuations.
+    (6, 0.0, decode_options(5, alpha=0.0), search_by_loops),
+    # The best are found by chunks.
+    (1100, 4.0, decode_options(2), search_by_loops),
+    (1100, 5.0, diverse(4, 2, 2.0), groups_by_loops),
+    # One group; then one group for each hypothesis.
+    (12, 0.5, diverse(3, 1, 5.0, alpha=0.6), search_by_loops),
+    (12, 0.5, diverse(5, 0, 0.3), groups_by_loops),
+    (12, 0.5, diverse(6, 3, 0.7, alpha=0.6), groups_by_loops),
+    (12, 0.5, diverse(6, 2, 0.7, alpha=0.6, stop="bound"), groups_by_loops),
   ],
 )
-def test_diverse_search_equals_loops(vocabulary, end, decode):
+def test_search_equals_loops(vocabulary, end, decode, reference):
   params = random_params(vocabulary, end)
-  result = assert_equal_to_loops(params, decode, groups_by_loops)
+  result = search_tables(
+    params, SOURCES, request_of(LIMITS), decode, length=LENGTH
+  )
+  for found, ids, limit in zip(result, SOURCES, LIMITS, strict=True):
+    expected = reference(params, ids, int(limit), decode)
+    assert_same_hypotheses(found, expected)
   distinct = [len({one.tokens for one in found}) for found in result]
   assert max(distinct) == decode.beam

@@ -41,7 +41,7 @@ def batch_of_indices(indices, size):
 )
 def test_continuous_batching_equals_one_batch(system):
   """Ten sentences in four slots; the cache grows, and the pool shrinks to one."""
-  plan = plan_of(system)
+  plan = plan_of(system, encoder_layers=1)
   params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
   programs = DecodingPrograms(
     plan.recipe.model, decode, lambda size: batch_of_indices([], size)

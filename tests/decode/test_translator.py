@@ -1,8 +1,9 @@
-"""Translation of many sentences in few programs."""
+"""Translation of many sentences in few programs, on one or more devices."""
 
 import dataclasses
 import threading
 
+import jax
 import numpy as np
 import pytest
 from models_under_test import config_of
@@ -22,18 +23,19 @@ SIZE = 300  # of the vocabulary of the prepared corpus
 
 @pytest.fixture
 def make(prepared):
-  """A function (beam, features) -> a translator over tables."""
+  """A function (beam, features, devices) -> a translator over tables."""
   vocabulary = Vocabulary(prepared / "vocabulary.model")
 
-  def translator(beam, features=()):
+  def translator(beam, features=(), devices=0, **options):
     config = dataclasses.replace(
       config_of("transformer").decode,
       beam=beam,
       nbest=beam,
-      max_length_factor=0.2,
-      max_length_offset=1,
+      **{"max_length_factor": 0.2, "max_length_offset": 1} | options,
     )
-    return Translator(Tables(SIZE), vocabulary, config, Batcher(features))
+    chosen = jax.devices()[:devices]
+    batcher = Batcher(features)
+    return Translator(Tables(SIZE), vocabulary, config, batcher, devices=chosen)
 
   return translator
 
@@ -150,3 +152,60 @@ def test_counts_no_programs_after_an_interrupted_search(make, lengths):
   # Programs of the next search are counted again.
   assert ids(translate(params, examples)) and translate.compilations > 0
   assert translate.note() == ""
+
+
+# These tests come last in the file, since the fixture lasts.
+SEVERAL_DEVICES = pytest.mark.usefixtures("eight_devices")
+LINES = [source(n) for n in (2, 25, 7, 1, 6, 10, 3, 8, 1, 5, 9, 4, 2, 6)]
+
+
+def work_of(translate, lines) -> list[int]:
+  """Returns the number of sentences of each device with work."""
+  counts = {}
+  for job in translate._jobs(lines):
+    counts[job.device] = counts.get(job.device, 0) + len(job.indices)
+  return sorted(counts.values())
+
+
+@SEVERAL_DEVICES
+def test_devices_share_the_sentences(make):
+  """There are more sentences than slots, and one of a length of its own."""
+  one, four = (
+    make(2, devices=n, sentences=2, max_length_offset=4) for n in (1, 4)
+  )
+  assert len(work_of(four, LINES)) == 4 and sum(work_of(four, LINES)) == 12
+  params = random_params(SIZE, 3.0)
+  results = four(params, LINES), one(params, LINES)
+  assert ids(results[0]) == ids(results[1])
+  for found, expected in zip(*results):
+    np.testing.assert_allclose(
+      [best.score for best in found],
+      [best.score for best in expected],
+      atol=1e-6,
+    )
+
+
+@SEVERAL_DEVICES
+def test_fewer_lines_than_devices_and_other_parameters(make):
+  """Programs are compiled only for devices that have work."""
+  one, eight = (
+    make(2, devices=n, sentences=1, max_length_offset=4) for n in (1, 8)
+  )
+  few = LINES[2:6]  # one of them is empty
+  assert work_of(eight, few) == [1, 1, 1]
+  for seed in (0, 1):
+    params = random_params(SIZE, 3.0, seed)
+    assert eight(params, few) == one(params, few)
+  assert eight.compilations == 3 * 2
+  assert len(work_of(eight, LINES)) == 8
+
+
+@SEVERAL_DEVICES
+def test_runs_the_programs_compiled_for_shapes(make):
+  translate = make(1, devices=2, sentences=2, max_length_offset=4)
+  params = random_params(SIZE, 3.0)
+  lines = [LINES[2]] * 4
+  translate.compile(jax.eval_shape(lambda: params), lines)
+  assert translate.compilations == 2 * 2
+  translate(params, lines)
+  assert translate.compilations == 2 * 2

@@ -1,4 +1,4 @@
-"""Attention: the mask, the fused function, and rematerialization."""
+"""Attention: the fused function and rematerialization."""
 
 import dataclasses
 import functools
@@ -14,9 +14,7 @@ from jaxsyn.models import attention as attention_module
 from jaxsyn.models.attention import Attention
 from jaxsyn.models.contract import sentence_features
 from jaxsyn.plan import resolve
-from jaxsyn.syntax import MODIFIERS, AttentionSite, SentenceFeatures
-from jaxsyn.syntax.given_weighting import GivenWeighting
-from jaxsyn.syntax.maps import COLLECTION, Address, Maps
+from jaxsyn.syntax import MODIFIERS, AttentionSite
 from jaxsyn.training.flops import product_flops
 from jaxsyn.training.programs import model_flops
 from jaxsyn.training.step import first_state, train_step
@@ -29,28 +27,6 @@ WIDTH = 16
 SITE = AttentionSite(
   "encoder", 0, heads=2, width=WIDTH, dtype="float32", relations=5
 )
-
-
-def test_zero_weights_do_not_unmask_padding():
-  # If the product came after the mask, padding would have score 0.
-  real_BS = jnp.array([[True, True, True, False, False]])
-  matrix = (real_BS[:, :, None] & real_BS[:, None, :]).astype(jnp.float32)
-  features = SentenceFeatures(real_BS=real_BS, weighting_BSS=matrix)
-  x = jnp.asarray(np.random.default_rng(1).normal(size=(1, 5, WIDTH)))
-  inputs = x, x, real_BS[:, None, None, :], features.with_positions()
-
-  def weights(modifiers):
-    attention = Attention(SITE, modifiers=modifiers)
-    params = attention.init(jax.random.key(0), *inputs)
-    _, state = attention.apply(params, *inputs, mutable=[COLLECTION])
-    address = Address("encoder", 0, "", "weight_BHQM")
-    return np.asarray(Maps.of(state).at(address))
-
-  modifiers = (("given_weighting", GivenWeighting(heads=(0, 1))),)
-  weight, plain = weights(modifiers), weights(())
-  assert (weight[..., 3:] == 0).all()
-  assert_allclose(weight.sum(-1), 1, rtol=1e-5)
-  assert_allclose(weight[:, :, :3], plain[:, :, :3], rtol=1e-6)
 
 
 ADDITIVE = (

@@ -76,19 +76,6 @@ def test_alignments_are_the_maxima_of_pooled_attention(runs, system):
     assert best.links == tuple((int(i), j) for j, i in enumerate(expected))
 
 
-def test_ensemble_aligns_by_the_weighted_mean(runs, session):
-  other = Session(runs["deps_san"])
-  both = Session([runs["pascal"], runs["deps_san"]], weights=[3, 1])
-  (nbest,) = both(LINES[:1])
-
-  def weights(session):
-    examples = session.read(LINES[:1])
-    return Aligner(session).weights(LINES[:1], examples, nbest[:1])[0]
-
-  expected = 0.75 * weights(session) + 0.25 * weights(other)
-  np.testing.assert_allclose(weights(both), expected, atol=1e-6)
-
-
 def test_unknown_words_are_replaced_by_source_words(session):
   vocabulary = session.sources.vocabularies[1]
   (nbest,) = session(LINES[:1])

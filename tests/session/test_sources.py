@@ -16,20 +16,7 @@ from jaxsyn.session import workdir
 from jaxsyn.session.member import source_reader
 from jaxsyn.utils.workers import Workers
 
-WORDS = [
-  "the",
-  "duck",
-  "that",
-  "a",
-  "farmer",
-  "saw",
-  "will",
-  "arrive",
-  "and",
-  "a",
-  "cow",
-  "sleeps",
-]
+TEXT = "the duck that a farmer saw will arrive and a cow sleeps"
 LINES = [
   "",
   "   ",
@@ -37,7 +24,7 @@ LINES = [
   "?",
   "The duck \u0301 ½ .",
   "a " * 600,
-  *(" ".join(WORDS[i % 9 : i % 9 + i % 7]) for i in range(FEW)),
+  *(" ".join(TEXT.split()[i % 9 : i % 9 + i % 7]) for i in range(FEW)),
 ]
 
 

@@ -36,9 +36,7 @@ def config_of(tiny, runs):
     config.optimiser.update(
       name="adam", learning_rate=1e-12, schedule="constant"
     )
-    config.train.update(
-      steps=1, evaluate_every=9, save_every=1, ema=0.0, log_every=1
-    )
+    config.train.update(steps=1, evaluate_every=9, save_every=1, ema=0.0)
     config.train.selection = "log_likelihood"
     config.train.start.update({"run": str(runs["pascal"]), **start})
     return config
@@ -96,8 +94,10 @@ def test_training_begins_with_the_final_parameters(config_of, runs, tmp_path):
 def test_new_and_other_parameters_are_random(config_of, runs, tmp_path):
   config = config_of("label_embedding")
   config.model.transformer.update(feed_forward=64, decoder_layers=2)
+  config.train.ema = 0.9
   warm, before = started(config, tmp_path)
-  after = arrays_by_name(warm(before).params)
+  state = warm(before)
+  after, average = arrays_by_name(state.params), arrays_by_name(state.ema)
   before, old = arrays_by_name(before.params), params_of(runs["pascal"])
   fresh = {name for name in after if name not in old}
   assert "label_embedding/table/embedding" in fresh
@@ -110,6 +110,10 @@ def test_new_and_other_parameters_are_random(config_of, runs, tmp_path):
     is_random = name in warm.origin["fresh"]
     expected = before[name] if is_random else old[name]
     np.testing.assert_array_equal(value, expected, err_msg=name)
+    np.testing.assert_array_equal(average[name], value, err_msg=name)
+    # No buffer can be donated twice.
+    pointer = average[name].unsafe_buffer_pointer()
+    assert pointer != value.unsafe_buffer_pointer()
   (line,) = (line for line in warm.messages if "shape differs: " in line)
   assert f"{min(differing)} is (" in line
 
@@ -135,18 +139,6 @@ def test_rejects_runs_and_checkpoints_that_do_not_fit(
   assert not (tmp_path / "new").exists()
 
 
-def test_moving_average_begins_with_the_same_parameters(config_of, tmp_path):
-  config = config_of("pascal")
-  config.train.ema = 0.9
-  warm, before = started(config, tmp_path)
-  state = warm(before)
-  for name, value in arrays_by_name(state.params).items():
-    average = arrays_by_name(state.ema)[name]
-    np.testing.assert_array_equal(average, value, err_msg=name)
-    # No buffer can be donated twice.
-    assert average.unsafe_buffer_pointer() != value.unsafe_buffer_pointer()
-
-
 # Embeddings of the pieces a, b, c, and of c, d.
 ABC = np.array([[1.0, 1.5], [2.0, 2.5], [3.0, 3.5]], np.float32)
 CD = np.array([[7.0, 7.5], [8.0, 8.5]], np.float32)
@@ -169,7 +161,7 @@ def shape(*sizes):
   return jax.ShapeDtypeStruct(sizes, np.float32)
 
 
-def test_rows_match_by_their_pieces():
+def test_rows_of_equal_width_match_by_their_pieces():
   new, old = {TARGET: (shape(4, 2), "cxab", 0)}, {TARGET: (ABC, "abc", 0)}
   arrays, differing = matched(new, old)
   result = arrays[TARGET]
@@ -180,6 +172,8 @@ def test_rows_match_by_their_pieces():
   result = matched(new, old, "mean")[0][TARGET]
   assert result.known is None and result.rows == (3, 4)
   assert result.value[1].tolist() == [2.0, 2.5]  # (1 + 2 + 3) / 3
+  arrays, differing = matched({TARGET: (shape(3, 3), "abc", 0)}, old)
+  assert not arrays and "(3, 2) there and (3, 3) here" in differing[TARGET]
 
 
 def test_shared_and_separate_tables_match():
@@ -198,13 +192,6 @@ def test_shared_and_separate_tables_match():
   assert result.value.tolist() == [*ABC[:2].tolist(), *CD.tolist()]
 
 
-def test_other_widths_differ_even_with_equal_pieces():
-  new = {TARGET: (shape(2, 2), "ab", 0)}
-  old = {TARGET: (np.zeros((2, 3), np.float32), "ab", 0)}
-  arrays, differing = matched(new, old)
-  assert not arrays and "(2, 3) there and (2, 2) here" in differing[TARGET]
-
-
 def test_axes_of_subwords_and_relations_have_labels(tiny, prepared):
   config = tiny("label_embedding+multitask")
   config.model.update(tie_embeddings=True, tie_output=False)
@@ -214,8 +201,7 @@ def test_axes_of_subwords_and_relations_have_labels(tiny, prepared):
   vocabulary = manifests.vocabulary(prepared, manifest, "target")
   pieces = vocabulary.pieces(range(vocabulary.size))
   table = result[TARGET][0]
-  assert table[: len(pieces)] == tuple(pieces)
-  assert table[len(pieces) :][:2] == ("<TR>", "<PA>")
+  assert table[: len(pieces) + 2] == (*pieces, "<TR>", "<PA>")
   assert result["output/kernel"][1] == result["output/bias"][0] == table
   relations = result["label_embedding/table/embedding"][0]
   assert relations == ("", *manifest["relations"]["source"])

@@ -61,6 +61,7 @@ def test_a_run_on_a_mixture_resumes_with_the_same_corpora(
   other = tmp_path / "other"
   shutil.copytree(prepared, other, ignore=shutil.ignore_patterns("work"))
   config = tiny("transformer")
+  config.model.transformer.encoder_layers = config.batch.shapes = 1
   config.data.mixture.update(folders=(str(other),), tags=True)
   config.train.update(steps=3, evaluate_every=3, save_every=3, log_every=3)
   config.train.selection = "log_likelihood"

@@ -31,7 +31,7 @@ def is_frozen(name):
 def recipe_of(patterns, ema=0.0, **changes):
   config = base.get_config()
   config.optimiser.update(changes)
-  tiny = config_of("transformer")
+  tiny = config_of("transformer", encoder_layers=1)
   options = dataclasses.replace(tiny.train, freeze=patterns, ema=ema)
   optimiser = read_config(config).optimiser
   return resolve(
@@ -48,18 +48,17 @@ def after(recipe, steps):
   return first, state, metrics
 
 
-@pytest.mark.parametrize(("rule", "accumulate"), [("adam", 2), ("muon", 1)])
-def test_frozen_parameters_stay_and_others_move(rule, accumulate):
-  recipe = recipe_of(
-    PATTERNS,
-    name=rule,
-    learning_rate=0.01,
-    schedule="constant",
-    weight_decay=0.1,
-    clip=1.0,
-    accumulate=accumulate,
-    ema=0.9,
-  )
+@pytest.mark.parametrize("rule, accumulate", [("adam", 2), ("muon", 1)])
+def test_frozen_parameters_stay_without_optimizer_state(rule, accumulate):
+  options = {"name": rule, "learning_rate": 0.01, "schedule": "constant"}
+  options |= {"weight_decay": 0.1, "clip": 1.0, "accumulate": accumulate}
+  recipe = recipe_of(PATTERNS, ema=0.9, **options)
+  state = jax.eval_shape(lambda: first_state(recipe, BATCH, 0))
+  sizes = {name: x.size for name, x in arrays_by_name(state.params).items()}
+  free = sum(size for name, size in sizes.items() if not is_frozen(name))
+  assert free < sum(sizes.values()) / 2
+  # Two moments, and a few counters.
+  assert sum(x.size for x in jax.tree.leaves(state.opt)) <= 2 * free + 10
   first, last, _ = after(recipe, steps=2 * accumulate)
   before = arrays_by_name(first.params)
   for tree in (last.params, last.ema):
@@ -67,17 +66,6 @@ def test_frozen_parameters_stay_and_others_move(rule, accumulate):
       same = np.array_equal(value, before[name])
       # The biases of keys have no gradient.
       assert same == is_frozen(name) or name.endswith("key/bias"), name
-
-
-@pytest.mark.parametrize("rule", ["adam", "muon", "adadelta"])
-def test_the_optimizer_has_no_state_for_frozen_parameters(rule):
-  recipe = recipe_of(PATTERNS, name=rule, learning_rate=0.01)
-  state = jax.eval_shape(lambda: first_state(recipe, BATCH, 0))
-  sizes = {name: x.size for name, x in arrays_by_name(state.params).items()}
-  free = sum(size for name, size in sizes.items() if not is_frozen(name))
-  assert free < sum(sizes.values()) / 2
-  # Two moments, and a few counters.
-  assert sum(x.size for x in jax.tree.leaves(state.opt)) <= 2 * free + 10
 
 
 def test_clipping_uses_the_norm_of_the_other_gradients():

@@ -3,6 +3,7 @@
 Model, data, steps, checkpoints and log are real.
 """
 
+import contextlib
 import itertools
 import json
 import os
@@ -56,34 +57,57 @@ class Gated(Layout):
   """A layout that calls a function before it compiles the step for a shape.
 
   The arguments are the index of the shape, and `compilations`.
+
+  Attributes:
+    pairs: (Source, target) subwords of the sentences in each placed batch.
   """
 
-  def __init__(self, config, gate):
-    super().__init__("jit", config)
-    self._gate, self._seen = gate, itertools.count()
+  def __init__(self, config, gate, devices):
+    super().__init__("jit", config, jax.devices()[:devices])
+    self._gate, self._seen, self.pairs = gate, itertools.count(), []
 
   def compile_train(self, step, state, batch):
     self._gate(next(self._seen), self.compilations)
     return super().compile_train(step, state, batch)
 
+  def place_batch(self, batch):
+    real_B = batch["weight_B"] > 0
+    if real_B.any():  # not a batch of padding, to compile with
+      sides = (batch[name][real_B] for name in ("source_id_BS", "target_id_BT"))
+      pairs = zip(*sides, strict=True)
+      self.pairs.append(
+        [[ids[ids > 0].tolist() for ids in pair] for pair in pairs]
+      )
+    return super().place_batch(batch)
+
+
+def open_gate(index, compilations):
+  """Compiles at once."""
+
 
 @pytest.fixture
 def train(tiny, prepared, tmp_path):
-  """A function that trains in one folder with a given validation."""
+  """A function that trains in a folder with a given validation."""
   records = Dataset(prepared).split("train")
 
   def run(
-    validation, *, shapes=1, gate=lambda index, compilations: None, **changes
+    validation,
+    *,
+    gate=open_gate,
+    folder=tmp_path,
+    devices=1,
+    batch=(),
+    **changes,
   ):
     config = tiny("transformer")
     config.model.update(width=16)
     config.model.transformer.update(encoder_layers=1, feed_forward=16)
-    config.batch.update(shapes=shapes, tokens=600)
+    config.batch.update({"shapes": 1, "tokens": 600, **dict(batch)})
     config.train.update(steps=40, evaluate_every=1, save_every=100, keep=1)
     config.train.update(changes)
     config = with_defaults(read_config(config))
     plan = resolve(config, records.dataset.manifest)
-    layout = Gated(config.train.mesh, gate)
+    layout = Gated(config.train.mesh, gate, devices)
     loader = open_loader(
       records,
       (),
@@ -92,21 +116,20 @@ def train(tiny, prepared, tmp_path):
       seed=0,
       shard=layout.host_shard,
     )
-    checkpoints = CheckpointWriter(tmp_path, config.train.keep)
-    try:
-      return loop.train(
-        loop.Training(
-          config=config,
-          recipe=plan.recipe,
-          layout=layout,
-          loader=loader,
-          checkpoints=checkpoints,
-          validate=validation,
-          profile=Profile("", tmp_path, run_steps=0),
-        )
-      )
-    finally:
-      checkpoints.close()
+    checkpoints = CheckpointWriter(folder, config.train.keep)
+    training = loop.Training(
+      config=config,
+      recipe=plan.recipe,
+      layout=layout,
+      loader=loader,
+      checkpoints=checkpoints,
+      validate=validation,
+      profile=Profile("", folder, run_steps=0),
+    )
+    with contextlib.closing(checkpoints):
+      end = loop.train(training)
+    run.layout, run.loader = layout, loader
+    return end
 
   return run
 
@@ -196,7 +219,8 @@ def test_compilation_and_signals_during_it_do_not_change_training(
   train, tmp_path, capsys, monkeypatch, request
 ):
   monkeypatch.setattr(progress, "REDRAW_SECONDS", 0.02)
-  options = {"shapes": 2, "steps": 6, "evaluate_every": 6, "log_every": 1}
+  options = {"steps": 6, "evaluate_every": 6, "log_every": 1}
+  options["batch"] = {"shapes": 2}
   validation = GivenScores(1.0)
   ended = train(validation, gate=lambda index, _: time.sleep(index), **options)
   assert (ended.step, ended.compilations) == (6, 2)
@@ -249,4 +273,29 @@ def test_an_error_of_a_compiler_thread_ends_the_run(train):
     ),
     enough_memory("a", "b"),
   ):
-    train(GivenScores(), shapes=2, gate=fail, evaluate_every=100)
+    train(GivenScores(), batch={"shapes": 2}, gate=fail, evaluate_every=100)
+
+
+@pytest.mark.usefixtures("eight_devices")
+def test_resumes_an_epoch_on_twice_as_many_devices(train, prepared, tmp_path):
+  batch = {"row_multiple": 8, "tokens": 1200}
+  options = {"batch": batch, "evaluate_every": 100, "log_every": 1}
+
+  def pairs_of(name, devices, steps):
+    paths = {"folder": tmp_path / name, "devices": devices}
+    train(GivenScores(1.0), steps=steps, **paths, **options)
+    return train.layout.pairs
+
+  first, rest = pairs_of("moved", 4, 12), pairs_of("moved", 8, 40)
+  assert first + rest == pairs_of("straight", 1, 40)
+  epoch = len(train.loader.batch_sampler.epoch(0))
+  assert 20 < epoch < 38
+  trained = itertools.chain.from_iterable((first + rest)[:epoch])
+  corpus = [
+    [example[f"{side}_id"].tolist() for side in ("source", "target")]
+    for example in Dataset(prepared).split("train")
+  ]
+  assert sorted(trained) == sorted(corpus)
+  moved, straight = (steps_of(tmp_path / n) for n in ("moved", "straight"))
+  assert len(moved) == 40
+  np.testing.assert_allclose(moved, straight, rtol=1e-6)

@@ -8,10 +8,7 @@ import numpy as np
 import pytest
 from models_under_test import batch_of, plan_of, sentence
 
-from jaxsyn.config import read_config
-from jaxsyn.configs import base
 from jaxsyn.models.layers import Dropout, keep_mask
-from jaxsyn.training import optimizers
 from jaxsyn.training.mesh import Layout, make_mesh
 from jaxsyn.training.options import Mesh
 from jaxsyn.training.step import evaluate_step, first_state, train_step
@@ -43,31 +40,13 @@ def loss(metrics):
   return np.ravel(total)[0] / np.ravel(count)[0]
 
 
-def recipe_with_noise():
-  return plan_of("pascal_ignoring", dropout=0.3).recipe
-
-
-def recipe_by_muon():
-  config = base.get_config()
-  base.small_corpus(config)
-  rule = optimizers.make(read_config(config).optimiser, width=16)
-  return plan_of("pascal").recipe.replace(optimiser=rule)
-
-
 @pytest.mark.usefixtures("eight_devices")
-@pytest.mark.parametrize(
-  "make_recipe, parallelism, mesh",
-  [
-    (recipe_with_noise, "jit", Mesh(fsdp=2, tensor=2)),
-    # Without noise, since pmap draws other noise on each device.
-    (recipe_by_muon, "pmap", ONE),
-  ],
-)
-def test_eight_devices_equal_one(make_recipe, parallelism, mesh):
-  layout = Layout(parallelism, mesh)
-  assert layout.mesh.size == 8
-  recipe = make_recipe()
+def test_eight_devices_equal_one():
+  """Noise does not depend on the devices."""
+  recipe = plan_of("pascal_ignoring", encoder_layers=1, dropout=0.3).recipe
   _, expected = run(recipe, Layout("jit", ONE, jax.devices()[:1]))
+  layout = Layout("jit", Mesh(fsdp=2, tensor=2))
+  assert layout.mesh.size == 8
   last, losses = run(recipe, layout)
   assert losses == pytest.approx(expected, rel=1e-5)
   assert last == STEPS

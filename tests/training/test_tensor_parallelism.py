@@ -56,39 +56,33 @@ SPLIT = {
   "['encoder_0']['feed_forward']['outer']['kernel']": P("tensor", "fsdp"),
   "['encoder_0']['feed_forward']['outer']['bias']": P(None),
   "['encoder_norm']['scale']": P(None),
+  "['output']['kernel']": P("fsdp", "tensor"),
 }
-
-
-def test_splits_heads_units_and_vocabulary():
-  layout = Layout("jit", Mesh(fsdp=2, tensor=2))
-  # The width is the largest axis, so sizes do not identify the axes.
-  specs = specs_of("transformer", layout)
-  for name, spec in SPLIT.items():
-    assert specs[f".params{name}"] == spec, name
-    moments = [s for path, s in specs.items() if f"u{name}" in path]
-    assert moments == [spec, spec], name
+HIDDEN = "['encoder_0']['attention']['localness']['hidden_HKK']"
+EDGES = "['encoder_0']['attention']['tree_bias']['edge_ERH']"
+RELATIVE = "['encoder_0']['attention']['relative']['key_LK']"
+BILINEAR = "['encoder_0']['attention']['dbsa']['bilinear_HKK']"
 
 
 @pytest.mark.parametrize(
-  "system, name, spec",
+  "system, expected",
   [
-    ("localness_layer", "localness']['hidden_HKK']", P("tensor", "fsdp", None)),
-    ("tree_bias_edges", "edge_ERH']", P(None, "fsdp", "tensor")),
-    ("relative", "relative']['key_LK']", P(None, "fsdp")),
+    ("transformer", SPLIT),
+    ("localness_layer", {HIDDEN: P("tensor", "fsdp", None)}),
+    ("tree_bias_edges", {EDGES: P(None, "fsdp", "tensor")}),
+    ("relative", {RELATIVE: P(None, "fsdp")}),
     # It has parameters of one of two heads.
-    ("dbsa", "dbsa']['bilinear_HKK']", P(None, "fsdp", None)),
+    ("dbsa", {BILINEAR: P(None, "fsdp", None)}),
   ],
 )
-def test_splits_parameters_of_modifiers_by_head(system, name, spec):
-  specs = specs_of(system, Layout("jit", Mesh(fsdp=2, tensor=2)))
-  result = {s for path, s in specs.items() if path.endswith(name)}
-  assert result == {spec}
-
-
-def test_splits_an_output_layer_that_is_not_tied_by_vocabulary():
-  layout = Layout("jit", Mesh(fsdp=1, tensor=2))
-  specs = specs_of("transformer", layout, tie_output=False)
-  assert specs[".params['output']['kernel']"] == P(None, "tensor")
+def test_splits_parameters_by_head_unit_and_subword(system, expected):
+  # The width is the largest axis, so sizes do not identify the axes.
+  layout = Layout("jit", Mesh(fsdp=2, tensor=2))
+  specs = specs_of(system, layout, tie_output=system != "transformer")
+  for name, spec in expected.items():
+    assert specs[f".params{name}"] == spec, name
+    moments = [s for path, s in specs.items() if f"u{name}" in path]
+    assert moments == [spec, spec], name
 
 
 @pytest.mark.parametrize(
