@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import flags, logging
 
-from benchmarks.figures import Figures, Timer, peak_mib, show
+from benchmarks.figures import Figures, Timer, peak_mib, show, take_turns
 from jaxsyn import cli, translate
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.decode import run_flags
@@ -29,24 +29,15 @@ from jaxsyn.training.runtime import set_up_jax
 BLOCK = 1000  # lines
 
 
-def run(
-  session: Session, lines: list[str], passes: int, *, latency: int = 0
-) -> Figures:
-  """Measures the speed of parsing, search and complete translation.
-
-  Args:
-    session: An opened run.
-    lines: Raw text.
-    passes: Number of times that the text is parsed, searched and translated.
-    latency: Number of lines that are also translated one at a time.
-  """
+def run(session: Session, lines: list[str], passes: int) -> Figures:
+  """Measures the speed of parsing, search and complete translation."""
+  # Parsing processes are closed within a `with` block, since their processor
+  # time counts when they have ended.
   with Timer() as first:
     best = [nbest[0] for nbest in session(lines)]
     session.close()
-  figures: dict[str, tuple[float, str]] = {"first_pass": (first.wall, "s")}
   text = lines * passes
   blocks = [text[i : i + BLOCK] for i in range(0, len(text), BLOCK)]
-  # The processor time of parsing processes counts once they are closed.
   with Timer() as parse:
     examples = [session.read(block) for block in blocks]
     session.close()
@@ -57,6 +48,7 @@ def run(
     for _ in translate.run(session, text, BLOCK):
       pass
     session.close()
+  figures: dict[str, tuple[float, str]] = {"first_pass": (first.wall, "s")}
   for name, timer in {"parse": parse, "search": search, "both": both}.items():
     figures[name] = len(text) / timer.wall, "sentences/s"
     figures[f"{name}_cpu"] = len(text) / timer.cpu, "sentences/cpu-s"
@@ -65,30 +57,18 @@ def run(
   figures["search_tokens_cpu"] = tokens / search.cpu, "tokens/cpu-s"
   ratio = max(parse.wall, search.wall) / both.wall
   figures["ratio"] = ratio, "of the slower"
-  if latency:
-    figures |= _latency(session, lines[:latency])
-  figures["programs"] = session.compilations, "compilations"
-  figures["peak_memory"] = peak_mib(), "MiB"
   return figures
 
 
-def _latency(
-  session: Session, lines: Sequence[str]
-) -> dict[str, tuple[float, str]]:
+def latency(session: Session, lines: Sequence[str]) -> Figures:
   """Measures the time from one raw sentence to its translation."""
-  for line in lines:
-    session([line])
-  turns = []
-  for line in lines:
-    with Timer() as timer:
-      session([line])
-    turns.append(timer)
-  seconds = [turn.wall for turn in turns]
-  cpu = sum(turn.cpu for turn in turns) / len(turns)
+  calls = [lambda line=line: session([line]) for line in lines]
+  take_turns(calls, 0)  # compiles the programs
+  wall, cpu = take_turns(calls, 0)
   return {
-    "latency_p50": (1e3 * float(np.percentile(seconds, 50)), "ms"),
-    "latency_p95": (1e3 * float(np.percentile(seconds, 95)), "ms"),
-    "latency_cpu": (1e3 * cpu, "cpu-ms/sentence"),
+    "latency_p50": (1e3 * float(np.percentile(wall, 50)), "ms"),
+    "latency_p95": (1e3 * float(np.percentile(wall, 95)), "ms"),
+    "latency_cpu": (1e3 * float(cpu.mean()), "cpu-ms/sentence"),
   }
 
 
@@ -99,7 +79,11 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax()
   session = Session(values.workdir, parser=values.parser, beam=values.beam)
   lines = read_lines(values.input)
-  show(run(session, lines, values.passes, latency=values.latency))
+  show(run(session, lines, values.passes))
+  if values.latency:
+    show(latency(session, lines[: values.latency]))
+  show({"programs": (session.compilations, "compilations")})
+  show({"peak_memory": (peak_mib(), "MiB")})
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from jaxsyn.scoring.settings import Settings
 from jaxsyn.scoring.significance import TESTS, Draws, difference
 
 LEVEL = 0.05
+SYSTEMS = ("other", "one")
 
 
 def called_different(
@@ -32,36 +33,22 @@ def called_different(
   sentences: int,
   samples: int,
   planted: float = 0.0,
-  seed: int = 0,
 ) -> dict[str, int]:
   """Counts, for each test, the trials with a p-value below 0.05.
 
-  Args:
-    metric: Name in `jaxsyn.scoring.metrics.METRICS`.
-    trials: Pairs of systems, each with its own test set.
-    sentences: Sentences of a test set.
-    samples: Resamples of a test.
-    planted: Share of faults that the second system does not make.
-    seed: Random seed.
-
-  Returns:
-    Number of trials by test; "bootstrap_sacrebleu" and so on for the p-value of
-    sacreBLEU.
+  Each trial has a test set and two systems, the second of which does not make a
+  share `planted` of the faults. "bootstrap_sacrebleu" and so on count the p-values
+  of sacreBLEU.
   """
   hits: dict[str, int] = collections.Counter()
   for trial in range(trials):
-    random = np.random.default_rng((seed, trial))
+    random = np.random.default_rng((0, trial))
     reference, one, other = _test_set(random, sentences, planted)
     (scorer,) = Settings((metric,), "none").scorers([reference])
     first, second = (scorer.measure(s) for s in (one, other))
     draws = Draws(samples, seed=int(random.integers(2**31)))
     compared = difference(
-      ("other", "one"),
-      second,
-      first,
-      tests=TESTS,
-      draws=draws,
-      interval=False,
+      SYSTEMS, second, first, tests=TESTS, draws=draws, interval=False
     )
     for test in compared.tests:
       hits[test.name] += test.p < LEVEL

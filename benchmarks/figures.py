@@ -6,7 +6,9 @@ import os
 import pathlib
 import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 Figures = Mapping[str, tuple[float, str]]  # name -> (value, unit)
 
@@ -23,13 +25,39 @@ class Timer:
   cpu: float
 
   def __enter__(self) -> Timer:
-    self._start = time.perf_counter(), processor_seconds()
+    self._start = time.perf_counter(), _processor_seconds()
     return self
 
   def __exit__(self, *error: object) -> None:
     wall, cpu = self._start
     self.wall = time.perf_counter() - wall
-    self.cpu = processor_seconds() - cpu
+    self.cpu = _processor_seconds() - cpu
+
+
+def take_turns(
+  functions: Sequence[Callable[[], object]], seconds: float
+) -> tuple[np.ndarray, np.ndarray]:
+  """Calls functions in turns, so that ratios between them hold on a busy machine.
+
+  Args:
+    functions: Functions; each is called at least once.
+    seconds: Time after which no turn begins.
+
+  Returns:
+    Seconds and processor seconds of all calls, one row per turn.
+  """
+  turns: list[list[Timer]] = []
+  end = time.perf_counter() + seconds
+  while not turns or time.perf_counter() < end:
+    turns.append([])
+    for function in functions:
+      with Timer() as timer:
+        function()
+      turns[-1].append(timer)
+  return (
+    np.array([[timer.wall for timer in turn] for turn in turns]),
+    np.array([[timer.cpu for timer in turn] for turn in turns]),
+  )
 
 
 def show(figures: Figures) -> None:
@@ -39,12 +67,9 @@ def show(figures: Figures) -> None:
     print(f"{name}={text} {unit}", flush=True)
 
 
-def processor_seconds() -> float:
-  """Returns the processor time of this process and its ended children."""
-  usages = map(
-    resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-  )
-  return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+def peak_mib() -> float:
+  """Returns the peak resident memory of this process so far, in MiB."""
+  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def process_seconds() -> float:
@@ -54,6 +79,8 @@ def process_seconds() -> float:
   return float(pathlib.Path("/proc/uptime").read_text().split()[0]) - start
 
 
-def peak_mib() -> float:
-  """Returns the peak resident memory of this process so far, in MiB."""
-  return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _processor_seconds() -> float:
+  usages = map(
+    resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+  )
+  return sum(usage.ru_utime + usage.ru_stime for usage in usages)

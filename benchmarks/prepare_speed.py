@@ -14,8 +14,8 @@ import itertools
 import pathlib
 import tempfile
 from collections.abc import Sequence
-from typing import Any
 
+import numpy as np
 from absl import flags
 
 from benchmarks.figures import Figures, Timer, show
@@ -27,33 +27,29 @@ from jaxsyn.data.sentence.vocabulary import Subwords, train
 from jaxsyn.preprocess import build
 
 
-def run(source: str, target: str, trees: str, lines: int) -> Figures:
-  """Measures the speed of preparing the first lines of two parallel files.
-
-  Args:
-    source, target: Text files.
-    trees: CoNLL-U file of the source.
-    lines: Number of pairs.
-  """
+def run(values: flags.FlagValues) -> Figures:
+  """Measures the speed of preparing the first lines of two parallel files."""
   sources, targets = (
-    list(itertools.islice(lines_of(path), lines)) for path in (source, target)
+    list(itertools.islice(lines_of(path), values.lines))
+    for path in (values.source, values.target)
   )
-  blocks = itertools.islice(conllu.read(trees), 2 * len(sources))
-  parses = [
+  blocks = itertools.islice(conllu.read(values.trees), 2 * len(sources))
+  trees = [
     conllu.to_text(parse, str(i))
-    for i, parse in enumerate(conllu.match(blocks, sources, source, last=False))
+    for i, parse in enumerate(
+      conllu.match(blocks, sources, values.source, last=False)
+    )
   ]
-  half, seconds = len(sources) // 2, dict[int, tuple[float, float]]()
-  with tempfile.TemporaryDirectory() as name:
+  half, seconds = len(sources) // 2, []
+  with tempfile.TemporaryDirectory() as folder:
     for size in (100, half, len(sources)):  # the first one loads modules
-      folder = pathlib.Path(name, str(size))
-      seconds[size] = _prepare(
-        folder, sources[:size], targets[:size], parses[:size]
-      )
-  pairs = zip(("vocabulary", "build"), seconds[len(sources)], seconds[half])
+      files = (texts[:size] for texts in (sources, targets, trees))
+      seconds.append(_prepare(pathlib.Path(folder, str(size)), *files))
+  _, of_half, of_all = seconds
+  milliseconds = 1000 * (of_all - of_half) / (len(sources) - half)
   return {
-    name: (1000 * (of_all - of_half) / (len(sources) - half), "cpu-ms/pair")
-    for name, of_all, of_half in pairs
+    name: (value, "cpu-ms/pair")
+    for name, value in zip(("vocabulary", "build"), milliseconds)
   }
 
 
@@ -61,23 +57,13 @@ def _prepare(
   folder: pathlib.Path,
   sources: Sequence[str],
   targets: Sequence[str],
-  parses: Sequence[str],
-) -> tuple[float, float]:
+  trees: Sequence[str],
+) -> np.ndarray:
   """Returns the processor seconds of vocabulary training and preparation."""
   folder.mkdir()
   for name, lines in (("source", sources), ("target", targets)):
-    text = "".join(f"{line}\n" for line in lines)
-    (folder / name).write_text(text)
-  (folder / "trees").write_text("".join(parses))
-  with Timer() as vocabulary:
-    train([*sources, *targets], folder / "model", Subwords())
-  with Timer() as preparation:
-    build.run(_config(folder))
-  return vocabulary.cpu, preparation.cpu
-
-
-def _config(folder: pathlib.Path) -> Any:
-  """Returns a config that prepares the files in a folder in one process."""
+    (folder / name).write_text("".join(f"{line}\n" for line in lines))
+  (folder / "trees").write_text("".join(trees))
   config = base.get_config()
   config.data.directory = str(folder / "prepared")
   config.data.validation, config.data.test = "train", ()
@@ -85,11 +71,11 @@ def _config(folder: pathlib.Path) -> Any:
   config.prepare.workers = 1
   config.prepare.splits.train = ("source", "target")
   config.prepare.parse.source_conllu = {"train": "trees"}
-  return config
-
-
-def _main(values: flags.FlagValues) -> None:
-  show(run(values.source, values.target, values.trees, values.lines))
+  with Timer() as vocabulary:
+    train([*sources, *targets], folder / "model", Subwords())
+  with Timer() as preparation:
+    build.run(config)
+  return np.array([vocabulary.cpu, preparation.cpu])
 
 
 if __name__ == "__main__":
@@ -100,4 +86,4 @@ if __name__ == "__main__":
   }.items():
     flags.DEFINE_string(name, None, meaning, required=True)
   flags.DEFINE_integer("lines", 2000, "Number of sentence pairs.")
-  cli.main(_main)
+  cli.main(lambda values: show(run(values)))

@@ -111,7 +111,7 @@ def padding(data: str, values: flags.FlagValues) -> Figures:
       tokens=batch.tokens,
       shapes=len(sampler.shapes),
       seed=0,
-      row_multiple=8,
+      row_multiple=batch.row_multiple,
       length_multiple=batch.length_multiple,
     )
     figures["padding_whole"] = 100 * uncut.padding(), "%"
@@ -127,38 +127,31 @@ def drop_from_cache(folder: pathlib.Path) -> None:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
-def _measure(values: flags.FlagValues, data: str) -> None:
-  """Measures the reading speed with a cold and a warm file cache."""
-  command = [sys.executable, "-m", "benchmarks.read_speed", *sys.argv[1:]]
-  command += [f"--data={data}", "--synthetic=0", "--once"]
-  for state in ("cold", "warm"):
-    if state == "cold":
-      drop_from_cache(pathlib.Path(data))
-    printed = subprocess.check_output(command, text=True)
-    for line in printed.splitlines():
-      print(f"{state}.{line}", flush=True)
-  show(padding(data, values))
-
-
 def _main(values: flags.FlagValues) -> None:
   if values.once:
     show(run(values))
-  elif values.synthetic:
-    with tempfile.TemporaryDirectory() as name:
-      folder = pathlib.Path(name, "synthetic")
-      synthetic.write_dataset(folder, values.synthetic)
-      _measure(values, str(folder))
-  elif values.data:
-    _measure(values, values.data)
-  else:
+    return
+  if not values.data and not values.synthetic:
     raise InputError("--data or --synthetic is needed: what to read.")
+  with tempfile.TemporaryDirectory() as name:
+    data = values.data
+    if values.synthetic:
+      data = f"{name}/synthetic"
+      synthetic.write_dataset(pathlib.Path(data), values.synthetic)
+    drop_from_cache(pathlib.Path(data))
+    command = [sys.executable, "-m", "benchmarks.read_speed", *sys.argv[1:]]
+    for state in ("cold", "warm"):
+      printed = subprocess.check_output(
+        [*command, f"--data={data}", "--once"], text=True
+      )
+      for line in printed.splitlines():
+        print(f"{state}.{line}", flush=True)
+    show(padding(data, values))
 
 
 if __name__ == "__main__":
   flags.DEFINE_string("data", "", "Dataset directory.")
-  flags.DEFINE_integer(
-    "synthetic", 0, "Number of random pairs to read instead."
-  )
+  flags.DEFINE_integer("synthetic", 0, "Number of random pairs instead.")
   flags.DEFINE_float("seconds", 10.0, "Minimum time of reading.")
   flags.DEFINE_list("reads", ["source_parent_mid"], "Features of a batch.")
   flags.DEFINE_float(

@@ -20,22 +20,23 @@ Python prints them, which is exact.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import jax
+import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
-from benchmarks import shards
 from jaxsyn import cli, train
 from jaxsyn.configs import enja, multi30k_en_de, quickstart, systems
 from jaxsyn.errors import InputError
@@ -45,45 +46,17 @@ from jaxsyn.preprocess import quickstart as generator
 from jaxsyn.preprocess.toy.corpus import Sizes
 from jaxsyn.session import Session
 
-STEPS = 20
 KILLED_AT = (6, 13)  # log lines after which the resumed training is killed
-PAIRS = 2000  # of Multi30k
 # Values that differ from run to run, in log lines and reports.
 CLOCKS = {
   "time", "seconds", "minutes", "tokens_per_s", "waiting", "eta_minutes",
   "flops", "peak_memory",
 }  # fmt: skip
 Record = dict[str, Any]
+JAXSYN = (sys.executable, "-m", "jaxsyn")
 
 
-def record(work: pathlib.Path, sections: list[str], only: list[str]) -> Record:
-  """Runs the chosen sections and returns their results as a record.
-
-  Args:
-    work: Folder for data and runs.
-    sections: Names of `SECTIONS`.
-    only: Systems of the section "systems"; empty: all.
-  """
-  _prepare_generated(work)
-  result: Record = {}
-  for name in sections:
-    started = time.monotonic()
-    result[name] = SECTIONS[name](work, only)
-    print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
-  return result
-
-
-def _prepare_generated(work: pathlib.Path) -> None:
-  """Generates and prepares the corpus for training the models."""
-  if (work / "data").exists():
-    return
-  raw = work / "raw"
-  sizes = Sizes(train=600, validation=48, test=24, parser=150)
-  generator.run(raw, sizes=sizes)
-  build.run(_config("pascal", work), str(raw))
-
-
-def _config(system: str, work: pathlib.Path) -> ConfigDict:
+def tiny_config(system: str, work: pathlib.Path) -> ConfigDict:
   """Returns the config of a system as a tiny model on the generated corpus."""
   config = quickstart.get_config(system)
   config.data.directory = str(work / "data")
@@ -98,28 +71,126 @@ def _config(system: str, work: pathlib.Path) -> ConfigDict:
   )
   config.batch.update(tokens=1024, shapes=1)
   config.train.update(
-    steps=STEPS, evaluate_every=10, save_every=20, log_every=1, minutes=0.0
+    steps=20, evaluate_every=10, save_every=20, log_every=1, minutes=0.0
   )
   config.train.selection = "log_likelihood"
   config.optimiser.inverse_sqrt.warmup = 5  # so that 20 steps change much
   config.decode.update(beam=4, max_length_factor=1.0, max_length_offset=4)
   for loss in ("distillation", "word_distillation"):
     if "distilled" in system and loss in config.losses:
-      teacher = work / "runs" / "pascal"
-      config.losses[loss].teacher = str(teacher)
+      config.losses[loss].teacher = str(work / "runs" / "pascal")
   return config
+
+
+def _prepare_generated(work: pathlib.Path) -> None:
+  """Generates and prepares the corpus for training the models."""
+  (work / "config.py").write_text(
+    "import pathlib\n"
+    "from benchmarks import record\n"
+    'def get_config(system="transformer"):\n'
+    f"  return record.tiny_config(system, pathlib.Path({str(work)!r}))\n"
+  )
+  if not (work / "data").exists():
+    sizes = Sizes(train=600, validation=48, test=24, parser=150)
+    generator.run(work / "raw", sizes=sizes)
+    build.run(tiny_config("pascal", work), str(work / "raw"))
+
+
+def _records(work: pathlib.Path, _: list[str]) -> Record:
+  result = {"generated": digests(work / "data")}
+  data = pathlib.Path(os.environ.get("JAXSYN_DATA", "../shared/data"))
+  if not data.is_dir():
+    print(f"  {data} is missing: real text is omitted", file=sys.stderr)
+    return result
+  english_german = multi30k_en_de.get_config("sisa")
+  english_german.prepare.raw_dir = str(data / "multi30k")
+  english_german.prepare.subset.pairs = 2000
+  english_german.prepare.vocabulary.size = 2000
+  japanese = enja.get_config("pascal")
+  japanese.prepare.raw_dir = str(data / "enja")
+  raw = ("train.en.gz", "train.ja.gz")
+  japanese.prepare.splits.train = (*raw, "1-500")
+  japanese.prepare.splits.validation = (*raw, "501-550")
+  japanese.prepare.vocabulary.size = 1500
+  for name, config, parser in (
+    ("multi30k", english_german, "german"),
+    ("japanese", japanese, "japanese"),
+  ):
+    config.data.directory = str(work / name)
+    parse = config.prepare.parse
+    parse.source.udpipe.model = str(data / "udpipe" / "english.udpipe")
+    parse.target.udpipe.model = str(data / "udpipe" / f"{parser}.udpipe")
+    parse.sides = ("source", "target")
+    shutil.rmtree(work / name, ignore_errors=True)
+    build.run(config)
+    result[name] = digests(work / name)
+  return result
+
+
+def digests(folder: pathlib.Path) -> dict[str, Any]:
+  """Returns a digest per shard and, for each split, a digest per feature."""
+  shards: dict[str, str] = {}
+  hashes: dict[str, Any] = {}  # hash objects
+  for path in sorted(folder.rglob("*.tfrecord-*")):
+    if path.suffix.startswith(".tfrecord") and path.is_file():
+      data = path.read_bytes()
+      shards[path.name] = _sha256(data)
+      split = path.name.split(".")[0].split("-")[-1]
+      for name, value in features(data):
+        hashes.setdefault(f"{split}/{name}", hashlib.sha256()).update(value)
+  if not shards:
+    raise InputError(f"no TFRecord shards below {folder}.")
+  return {
+    "shards": shards,
+    "features": {name: one.hexdigest() for name, one in hashes.items()},
+    "vocabulary": _sha256((folder / "vocabulary.model").read_bytes()),
+  }
+
+
+def features(shard: bytes) -> Iterator[tuple[str, bytes]]:
+  """Yields (name, serialized value) for every feature in a shard's records.
+
+  It reads the wire format itself, so that it does not depend on the reader that
+  it is to check. A record is length (8 bytes), CRC (4), tf.train.Example, CRC (4).
+  """
+  start = 0
+  while start < len(shard):
+    length = int.from_bytes(shard[start : start + 8], "little")
+    example = shard[start + 12 : start + 12 + length]
+    for features in _fields(example):
+      for entry in _fields(features):
+        name, value = _fields(entry)
+        yield name.decode(), value
+    start += 16 + length
+
+
+def _fields(message: bytes) -> Iterator[bytes]:
+  """Yields the length-delimited fields in a protocol buffer message."""
+  start = 0
+  while start < len(message):
+    start += 1  # the tag
+    length = shift = 0
+    while True:
+      byte = message[start]
+      start += 1
+      length |= (byte & 0x7F) << shift
+      shift += 7
+      if byte < 0x80:
+        break
+    yield message[start : start + length]
+    start += length
 
 
 def _systems(work: pathlib.Path, only: list[str]) -> Record:
   result: Record = {}
-  sentences = _lines(work / "raw" / "test.en", 4)
+  sentences = (work / "raw" / "test.en").read_text().splitlines()[:4]
   # The teacher of the distilled systems is the run of pascal.
   names = sorted(systems.SYSTEMS, key=lambda name: name != "pascal")
   for name in only or names:
     run = work / "runs" / name
     shutil.rmtree(run, ignore_errors=True)
     try:
-      train.run(_config(name, work), run)
+      train.run(tiny_config(name, work), run)
       translations = Session(run, nbest=3)(sentences)
     except InputError as error:
       result[name] = {"error": str(error)}
@@ -147,30 +218,22 @@ def _resume(work: pathlib.Path, _: list[str]) -> Record:
     run = work / "resume" / name
     shutil.rmtree(run, ignore_errors=True)
     for lines in (*kills, None):
-      _train_until(run, work, lines)
+      _train(run, work / "config.py", lines)
     log = {(one["kind"], one["step"]): one for one in _log(run)}
-    result[name] = {
-      "log": list(log.values()),
-      "arrays": _array_hashes(run),
-    }
+    result[name] = {"log": list(log.values()), "arrays": _array_hashes(run)}
   result["are equal"] = result["uninterrupted"] == result["killed"]
   return result
 
 
-def _train_until(
-  run: pathlib.Path, work: pathlib.Path, lines: int | None
-) -> None:
+def _train(run: pathlib.Path, config: pathlib.Path, lines: int | None) -> None:
   """Trains in a process that is killed once its log has enough lines."""
-  code = (
-    "import pathlib, sys; from benchmarks import record; from jaxsyn import train;"
-    "work = pathlib.Path(sys.argv[1]); config = record._config('pascal', work);"
-    "config.train.save_every = 3; train.run(config, sys.argv[2])"
-  )
-  process = subprocess.Popen([sys.executable, "-c", code, str(work), str(run)])
+  command = [*JAXSYN, "train", f"--config={config}:pascal", f"--workdir={run}"]
+  command += ["--config.train.save_every=3"]
+  process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
   log = run / "log.jsonl"
   while lines is not None and process.poll() is None:
     if log.exists() and log.read_bytes().count(b"\n") >= lines:
-      process.send_signal(signal.SIGKILL)
+      process.kill()
       break
     time.sleep(0.01)
   process.wait()
@@ -178,56 +241,11 @@ def _train_until(
 
 def _array_hashes(run: pathlib.Path) -> dict[str, str]:
   """Returns a digest of each parameter in the last checkpoint."""
-  import jax
-  import numpy as np
-
-  leaves = jax.tree_util.tree_leaves_with_path(
-    Session(run, checkpoint="last").params
-  )
+  params = Session(run, checkpoint="last").params
   return {
-    jax.tree_util.keystr(path): shards.sha256(np.asarray(leaf).tobytes())
-    for path, leaf in leaves
+    jax.tree_util.keystr(path): _sha256(np.asarray(leaf).tobytes())
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params)
   }
-
-
-def _records(work: pathlib.Path, _: list[str]) -> Record:
-  result = {"generated": shards.digests(work / "data")}
-  data = pathlib.Path(os.environ.get("JAXSYN_DATA", "../shared/data"))
-  if not data.is_dir():
-    print(f"  {data} is missing: real text is omitted", file=sys.stderr)
-    return result
-  for name, make, parser in (
-    ("multi30k", _multi30k, "german"),
-    ("japanese", _japanese, "japanese"),
-  ):
-    config, parsers = make(data), data / "udpipe"
-    config.data.directory = str(work / name)
-    parse = config.prepare.parse
-    parse.source.udpipe.model = str(parsers / "english.udpipe")
-    parse.target.udpipe.model = str(parsers / f"{parser}.udpipe")
-    parse.sides = ("source", "target")
-    shutil.rmtree(work / name, ignore_errors=True)
-    build.run(config)
-    result[name] = shards.digests(work / name)
-  return result
-
-
-def _multi30k(data: pathlib.Path) -> ConfigDict:
-  config = multi30k_en_de.get_config("sisa")
-  config.prepare.raw_dir = str(data / "multi30k")
-  config.prepare.subset.pairs = PAIRS
-  config.prepare.vocabulary.size = 2000
-  return config
-
-
-def _japanese(data: pathlib.Path) -> ConfigDict:
-  config = enja.get_config("pascal")
-  config.prepare.raw_dir = str(data / "enja")
-  raw = ("train.en.gz", "train.ja.gz")
-  config.prepare.splits.train = (*raw, "1-500")
-  config.prepare.splits.validation = (*raw, "501-550")
-  config.prepare.vocabulary.size = 1500
-  return config
 
 
 def _commands(work: pathlib.Path, _: list[str]) -> Record:
@@ -238,12 +256,15 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
   shutil.rmtree(out, ignore_errors=True)
   out.mkdir()
   source, reference, other = (
-    _first_lines(raw / name, out)
-    for name in ("test.en", "test.qaa", "validation.qaa")
+    out / name for name in ("test.en", "test.qaa", "validation.qaa")
   )
+  for path in (source, reference, other):
+    lines = (raw / path.name).read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:8]))
+  (out / "prefix.txt").write_text("na\n" * 8)
   translate = f"translate --workdir {run} --input {source}"
   score = f"score --reference {reference} --hypothesis {other}"
-  lines = {
+  commands = {
     "version": "--version",
     "help": "--help",
     "translate": translate,
@@ -264,18 +285,17 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
     "inspect": f"inspect --workdir {run} --input {source} --limit 2 "
     f"--output {out}/inspect",
     "export": f"export --workdir {run} --output {out}/export",
-    "compare": f"compare --config {out}/config.py --systems transformer,pascal "
-    f"--seeds 2 --workdir {out}/compare",
+    "compare": f"compare --config {work}/config.py "
+    f"--systems transformer,pascal --seeds 2 --workdir {out}/compare "
+    "--config.train.steps=6 --config.train.evaluate_every=3",
     "no such option": f"train --config quickstart --workdir {out}/x "
     "--config.train.stepps=3",
     "no such run": f"translate --workdir {out}/nowhere --input {source}",
   }
-  (out / "prefix.txt").write_text("na\n" * 8)
-  (out / "config.py").write_text(_CONFIG_FILE.format(work=str(work)))
   result: Record = {}
-  for name, line in lines.items():
+  for name, command in commands.items():
     done = subprocess.run(
-      [sys.executable, "-m", "jaxsyn", *line.split()],
+      [*JAXSYN, *command.split()],
       capture_output=True,
       text=True,
       env=os.environ | {"COLUMNS": "80"},
@@ -295,22 +315,10 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
   return result
 
 
-_CONFIG_FILE = """
-import pathlib
-from benchmarks import record
-
-def get_config(system="transformer"):
-  config = record._config(system, pathlib.Path({work!r}))
-  config.train.steps = 6
-  config.train.evaluate_every = 3
-  return config
-"""
-
-
 def _files(folder: pathlib.Path) -> dict[str, str]:
   """Maps file names in a folder to digests ("" for files without arrays)."""
   return {
-    str(path.relative_to(folder)): shards.sha256(path.read_bytes())
+    str(path.relative_to(folder)): _sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")
     else ""
     for path in sorted(folder.rglob("*"))
@@ -318,18 +326,11 @@ def _files(folder: pathlib.Path) -> dict[str, str]:
   }
 
 
-def _first_lines(path: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-  """Writes the first eight lines of a file to a folder; returns the path."""
-  target = folder / path.name
-  target.write_text("".join(f"{line}\n" for line in _lines(path, 8)))
-  return target
+def _sha256(data: bytes) -> str:
+  return hashlib.sha256(data).hexdigest()
 
 
-def _lines(path: pathlib.Path, count: int) -> list[str]:
-  return path.read_text().splitlines()[:count]
-
-
-SECTIONS: dict[str, Callable[[pathlib.Path, list[str]], Record]] = {
+SECTIONS = {
   "records": _records,
   "systems": _systems,
   "resume": _resume,
@@ -355,8 +356,11 @@ def differences(before: Any, after: Any, path: str = "") -> Iterator[str]:
     yield f"{path}: {before!r} before, {after!r} after"
 
 
-def _compare(before: pathlib.Path, after: pathlib.Path) -> int:
-  old, new = (json.loads(path.read_text()) for path in (before, after))
+def compare(before: str, after: str) -> int:
+  """Prints the differences between two records; returns an exit status."""
+  old, new = (
+    json.loads(pathlib.Path(path).read_text()) for path in (before, after)
+  )
   result = list(differences(old, new))
   print("\n".join(result) or "no differences")
   return 1 if result else 0
@@ -368,16 +372,22 @@ def _main(values: flags.FlagValues) -> int | None:
       raise InputError(
         "--compare takes two files, as in before.json,after.json."
       )
-    return _compare(*map(pathlib.Path, values.compare))
+    return compare(*values.compare)
   if not values.output:
     raise InputError("--output is missing: name the file of the record.")
   for name in values.sections:
     if name not in SECTIONS:
       raise InputError(f"no section {name!r}; there are {', '.join(SECTIONS)}.")
+  result: Record = {}
   with tempfile.TemporaryDirectory() as temporary:
     work = pathlib.Path(values.work or temporary).absolute()
-    made = record(work, values.sections, values.only)
-  pathlib.Path(values.output).write_text(json.dumps(made, indent=1) + "\n")
+    work.mkdir(parents=True, exist_ok=True)
+    _prepare_generated(work)
+    for name in values.sections:
+      started = time.monotonic()
+      result[name] = SECTIONS[name](work, values.only)
+      print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr)
+  pathlib.Path(values.output).write_text(json.dumps(result, indent=1) + "\n")
   return None
 
 

@@ -20,7 +20,8 @@ variance, of any Holm-adjusted p < 0.05 in a comparison ("family"), the power fo
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+import functools
+import itertools
 
 import numpy as np
 from absl import flags
@@ -77,43 +78,30 @@ def called_different(
   return dict(hits)
 
 
-class _Scores:
-  """Sentence scores of all systems and seeds in one simulated comparison.
+def _p_values(
+  difference_Y: np.ndarray,
+  difference_YJ: np.ndarray,
+  *,
+  pooled: tuple[float, int] | None,
+  margin: float,
+  shift: float = 0.0,
+) -> tuple[float, float]:
+  """Tests differences, to which a shift is added; see `hierarchical`.
 
-  Attributes:
-    value_LY: Mean score by system and seed.
-    resampled_LYJ: Means of resampled test sets.
+  Returns:
+    p-values of a difference and of equivalence.
   """
-
-  def __init__(self, score_LYB: np.ndarray, share_JB: np.ndarray):
-    self.value_LY = score_LYB.mean(axis=2)
-    self.resampled_LYJ = score_LYB @ share_JB.T
-    by_seed = {
-      str(i): dict(enumerate(row)) for i, row in enumerate(self.value_LY)
-    }
-    error = error_variance("mean", by_seed)
-    assert error
-    self._pooled = error.sd**2, error.degrees
-
-  def compare(
-    self, system: int, variance: str, margin: float, shift: float = 0.0
-  ) -> tuple[float, float]:
-    """Tests whether a system, with shifted scores, differs from the first one.
-
-    Returns:
-      p-values of a difference and of equivalence.
-    """
-    test = hierarchical(
-      SYSTEMS,
-      "mean",
-      tuple(range(self.value_LY.shape[1])),
-      difference_Y=self.value_LY[system] - self.value_LY[0] + shift,
-      difference_YJ=self.resampled_LYJ[system] - self.resampled_LYJ[0] + shift,
-      pooled=self._pooled if variance == POOLED else None,
-      margin=margin,
-    )
-    assert test.p is not None and test.equivalence_p is not None
-    return test.p, test.equivalence_p
+  test = hierarchical(
+    SYSTEMS,
+    "mean",
+    tuple(range(len(difference_Y))),
+    difference_Y=difference_Y + shift,
+    difference_YJ=difference_YJ + shift,
+    pooled=pooled,
+    margin=margin,
+  )
+  assert test.p is not None and test.equivalence_p is not None
+  return test.p, test.equivalence_p
 
 
 def false_alarm_rates(
@@ -122,7 +110,6 @@ def false_alarm_rates(
   trials: int,
   *,
   unequal: bool = False,
-  spread: str = "many_seeds",
   sentences: int = 200,
   samples: int = 200,
   planted: float = 0.3,
@@ -135,17 +122,13 @@ def false_alarm_rates(
     seeds: Runs of each system.
     trials: Number of comparisons.
     unequal: Whether the last system varies three times as much between seeds.
-    spread: Name in SPREADS: standard deviations of a difference.
     sentences: Size of the test set.
     samples: Resamples of a test.
     planted: Difference for the power.
     margin: Margin of equivalence, and the difference that is tested with it.
-
-  Returns:
-    Rates from 0 to 1 by variance and event.
   """
   # The standard deviation of a difference is √2 times that of a system.
-  seed_sd, sentence_sd, run_sd = (x / 2**0.5 for x in SPREADS[spread])
+  seed_sd, sentence_sd, run_sd = (x / 2**0.5 for x in SPREADS["many_seeds"])
   scale_L = np.ones((systems, 1, 1))
   scale_L[-1] += 2.0 * unequal
   even = np.full(sentences, 1 / sentences)
@@ -159,58 +142,60 @@ def false_alarm_rates(
       + run_sd * random.normal(size=(systems, seeds, sentences))
     )
     share_JB = random.multinomial(sentences, even, samples) / sentences
-    scores = _Scores(score_LYB, share_JB)
-    for variance in (SEPARATE, POOLED):
-      tests = [
-        scores.compare(system, variance, margin)[0]
-        for system in range(1, systems)
-      ]
-      alarms = [p < LEVEL for p in tests]
+    value_LY, resampled_LYJ = score_LYB.mean(axis=2), score_LYB @ share_JB.T
+    differences = [
+      (value_LY[i] - value_LY[0], resampled_LYJ[i] - resampled_LYJ[0])
+      for i in range(1, systems)
+    ]
+    by_seed = {str(i): dict(enumerate(row)) for i, row in enumerate(value_LY)}
+    error = error_variance("mean", by_seed)
+    assert error
+    errors = {SEPARATE: None, POOLED: (error.sd**2, error.degrees)}
+    for name, pooled in errors.items():
+      test = functools.partial(_p_values, pooled=pooled, margin=margin)
+      p_values = [test(*difference)[0] for difference in differences]
+      alarms = [p < LEVEL for p in p_values]
       if unequal:
-        rates[f"{variance}_unequal_pair"].append(alarms.pop())
-        _, p = scores.compare(systems - 1, variance, margin, shift=margin)
-        rates[f"{variance}_equivalence_unequal"].append(p < LEVEL)
-      rates[f"{variance}_equal_pair"].append(float(np.mean(alarms)))
-      rates[f"{variance}_family"].append(min(holm(tests)) < LEVEL)
-      p, _ = scores.compare(1, variance, margin, shift=planted)
-      rates[f"{variance}_power"].append(p < LEVEL)
-      _, p = scores.compare(1, variance, margin, shift=margin)
-      rates[f"{variance}_equivalence_equal"].append(p < LEVEL)
+        rates[f"{name}_unequal_pair"].append(alarms.pop())
+        _, p = test(*differences[-1], shift=margin)
+        rates[f"{name}_equivalence_unequal"].append(p < LEVEL)
+      rates[f"{name}_equal_pair"].append(float(np.mean(alarms)))
+      rates[f"{name}_family"].append(min(holm(p_values)) < LEVEL)
+      p, _ = test(*differences[0], shift=planted)
+      rates[f"{name}_power"].append(p < LEVEL)
+      _, p = test(*differences[0], shift=margin)
+      rates[f"{name}_equivalence_equal"].append(p < LEVEL)
   return {name: float(np.mean(found)) for name, found in rates.items()}
-
-
-def _show_percent(prefix: str, rates: Mapping[str, float]) -> None:
-  show({f"{prefix}_{name}": (100 * rate, "%") for name, rate in rates.items()})
 
 
 def _main(values: flags.FlagValues) -> None:
   counts = [int(seeds) for seeds in values.seeds]
-  for seeds in counts:
-    for spread in SPREADS:
-      for kind, planted in (("false_alarms", 0.0), ("power", values.planted)):
-        hits = called_different(
-          spread,
-          seeds,
-          values.trials,
-          sentences=values.sentences,
-          samples=values.samples,
-          planted=planted,
-        )
-        rates = {f"{n}_{kind}": k / values.trials for n, k in hits.items()}
-        _show_percent(f"{seeds}_{spread}", rates)
-  for systems in map(int, values.systems):
-    for seeds in counts:
-      for name, unequal in (("equal", False), ("unequal", True)):
-        rates = false_alarm_rates(
-          systems,
-          seeds,
-          values.trials,
-          unequal=unequal,
-          sentences=values.sentences,
-          planted=values.planted,
-          margin=values.margin,
-        )
-        _show_percent(f"{systems}_systems_{seeds}_{name}", rates)
+  for seeds, spread in itertools.product(counts, SPREADS):
+    for kind, planted in (("false_alarms", 0.0), ("power", values.planted)):
+      hits = called_different(
+        spread,
+        seeds,
+        values.trials,
+        sentences=values.sentences,
+        samples=values.samples,
+        planted=planted,
+      )
+      for name, count in hits.items():
+        share = 100 * count / values.trials
+        show({f"{seeds}_{spread}_{name}_{kind}": (share, "%")})
+  for systems, seeds in itertools.product(map(int, values.systems), counts):
+    for kind, unequal in (("equal", False), ("unequal", True)):
+      rates = false_alarm_rates(
+        systems,
+        seeds,
+        values.trials,
+        unequal=unequal,
+        sentences=values.sentences,
+        planted=values.planted,
+        margin=values.margin,
+      )
+      for name, rate in rates.items():
+        show({f"{systems}_systems_{seeds}_{kind}_{name}": (100 * rate, "%")})
 
 
 if __name__ == "__main__":

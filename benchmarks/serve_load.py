@@ -56,7 +56,20 @@ class Load:
     self.statuses: collections.Counter[str] = collections.Counter()
     self.memory: list[tuple[float, float]] = []
 
-  async def translate(self, seed: int) -> None:
+  async def run(self, clients: int, pid: int) -> None:
+    """Sends the requests of all clients until the end of the measurement.
+
+    Args:
+      clients: Number of simultaneous clients.
+      pid: Process id of the server, to measure its memory; 0: none.
+    """
+    tasks = [self._translate(seed) for seed in range(clients)]
+    tasks.append(self._check_health())
+    if pid:
+      tasks.append(self._measure_memory(pid))
+    await asyncio.gather(*tasks)
+
+  async def _translate(self, seed: int) -> None:
     """Simulates a client that requests one translation after another."""
     rng = random.Random(seed)
     async with httpx.AsyncClient(base_url=self._url, timeout=120) as client:
@@ -66,15 +79,13 @@ class Load:
         if await self._send(client, "POST", "/translate", content) != "200":
           await asyncio.sleep(RETRY)
 
-  async def check_health(self) -> None:
-    """Requests /health until the end of the measurement."""
+  async def _check_health(self) -> None:
     async with httpx.AsyncClient(base_url=self._url, timeout=120) as client:
       while time.monotonic() < self._end:
         await self._send(client, "GET", "/health", None)
         await asyncio.sleep(HEALTH_EVERY)
 
-  async def measure_memory(self, pid: int) -> None:
-    """Measures a process's resident memory until the measurement ends."""
+  async def _measure_memory(self, pid: int) -> None:
     path = pathlib.Path(f"/proc/{pid}/statm")
     page = os.sysconf("SC_PAGE_SIZE") / 2**20
     while time.monotonic() < self._end:
@@ -113,28 +124,11 @@ class Load:
       time_N, mib_N = np.array(self.memory).T
       half = len(time_N) // 2
       slope = float(np.polyfit(time_N[half:], mib_N[half:], 1)[0])
-      figures["rss_first"], figures["rss_last"] = (
-        (mib_N[0], "MiB"),
-        (mib_N[-1], "MiB"),
-      )
-      figures["rss_most"] = float(mib_N.max()), "MiB"
+      figures["rss_first"] = mib_N[0], "MiB"
+      figures["rss_last"] = mib_N[-1], "MiB"
+      figures["rss_most"] = mib_N.max(), "MiB"
       figures["rss_slope"] = slope * 60, "MiB/min"
     return figures
-
-
-async def run(load: Load, clients: int, pid: int = 0) -> None:
-  """Sends the requests of all clients until the end of the measurement.
-
-  Args:
-    load: Clients, which collect the measurements.
-    clients: Number of simultaneous clients.
-    pid: Process id of the server, to measure its memory; 0: none.
-  """
-  tasks = [load.translate(seed) for seed in range(clients)]
-  tasks.append(load.check_health())
-  if pid:
-    tasks.append(load.measure_memory(pid))
-  await asyncio.gather(*tasks)
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -142,7 +136,7 @@ def _main(values: flags.FlagValues) -> None:
     raise InputError("--input is missing: name a file of sentences.")
   lines = [line for line in read_lines(values.input) if line.strip()]
   load = Load(values.url, lines, 60 * values.minutes)
-  asyncio.run(run(load, values.clients, values.pid))
+  asyncio.run(load.run(values.clients, values.pid))
   show(load.figures())
   sys.exit(bool({*load.statuses} - {"200", "503"}))
 

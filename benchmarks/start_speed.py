@@ -14,6 +14,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -27,10 +28,8 @@ from jaxsyn import cli
 from jaxsyn.errors import InputError
 from jaxsyn.training import log
 
-TICK = os.sysconf("SC_CLK_TCK")
 
-
-def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
+def measure(command: list[str], steps: int, programs: str) -> Figures:
   """Measures the times and speeds of the start of a training process.
 
   Args:
@@ -43,10 +42,16 @@ def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
   names = {"step 1 ": "first_step", f"step {steps} ": f"{steps}_steps"}
   with tempfile.TemporaryDirectory() as folder:
     start = time.perf_counter()
-    command = [*command, *training_options(steps), "--workdir", f"{folder}/run"]
     process = subprocess.Popen(
-      command,
-      env=os.environ | {"JAX_COMPILATION_CACHE_DIR": str(programs)},
+      [
+        *command,
+        f"--workdir={folder}",
+        f"--config.train.steps={steps}",
+        "--config.train.log_every=1",
+        f"--config.train.evaluate_every={2 * steps}",
+        "--config.train.selection=log_likelihood",
+      ],
+      env=os.environ | {"JAX_COMPILATION_CACHE_DIR": programs},
       stdout=subprocess.PIPE,
       text=True,
     )
@@ -62,7 +67,7 @@ def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
       raise InputError(
         f"the training ended with exit status {status}; see its messages above."
       )
-    text = pathlib.Path(folder, "run", log.FILE).read_text()
+    text = pathlib.Path(folder, log.FILE).read_text()
   speeds: dict[str, list[float]] = {"meanwhile": [], "after": []}
   for line in map(json.loads, text.splitlines()):
     if line["kind"] == "train":
@@ -74,38 +79,24 @@ def measure(command: list[str], steps: int, programs: pathlib.Path) -> Figures:
   return figures
 
 
-def training_options(steps: int) -> list[str]:
-  """Returns config flags for a run that logs each of its `steps` steps."""
-  return [
-    f"--config.train.steps={steps}",
-    "--config.train.log_every=1",
-    f"--config.train.evaluate_every={2 * steps}",
-    "--config.train.selection=log_likelihood",
-  ]
-
-
 def _processor_seconds(pid: int) -> float:
   """Returns the total processor time of a running process's threads."""
   stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
   user, system = stat.rpartition(")")[2].split()[11:13]
-  return (int(user) + int(system)) / TICK
-
-
-def _training_flags(words: list[str]) -> list[str]:
-  """Returns the arguments for `jaxsyn.train`: all but --steps and its value."""
-  for i, word in enumerate(words):
-    name, equals, _ = word.lstrip("-").partition("=")
-    if word.startswith("-") and name == "steps":
-      return words[:i] + words[i + 1 + (not equals) :]
-  return words
+  return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def _main(values: flags.FlagValues) -> None:
+  words = iter(sys.argv[1:])
   command = [sys.executable, "-m", "jaxsyn.train"]
-  command += _training_flags(sys.argv[1:])
+  for word in words:  # all but --steps and its value
+    if re.fullmatch("--?steps", word):
+      next(words)
+    elif not re.match("--?steps=", word):
+      command.append(word)
   with tempfile.TemporaryDirectory() as programs:
     for state in ("cold", "warm"):
-      figures = measure(command, values.steps, pathlib.Path(programs))
+      figures = measure(command, values.steps, programs)
       show({f"{state}.{name}": figure for name, figure in figures.items()})
 
 

@@ -55,13 +55,7 @@ class Text:
   def batches(
     self, features: Collection[str], rows: int, count: int
   ) -> list[Batch]:
-    """Returns batches of random sentence pairs, all of the same shape.
-
-    Args:
-      features: Names of features, in addition to the subwords.
-      rows: Sentence pairs in a batch.
-      count: Number of batches.
-    """
+    """Returns batches of random sentence pairs, all of the same shape."""
     names = schema.features_for(manifest(self.vocabulary), features)
     loaded = Rows.of(self.examples(), schema.stored_names(names))
     shape = Shape(rows, *(self.longest,) * 4)
@@ -116,11 +110,7 @@ class Text:
 
 
 def manifest(vocabulary: int) -> dict[str, Any]:
-  """Returns the manifest fields that `jaxsyn.plan.resolve` reads.
-
-  Args:
-    vocabulary: Size of the joint vocabulary.
-  """
+  """Returns the manifest fields that `jaxsyn.plan.resolve` reads."""
   labels = [UNKNOWN, *(f"label {i}" for i in range(1, LABELS))]
   open_labels = {
     name: labels for name, annotation in ANNOTATIONS.items() if annotation.open
@@ -142,7 +132,7 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
   The source side has trees. Sentences have 5 to 31 subwords with EOS.
   """
   text = Text(longest=31, shortest=4, vocabulary=8000, distinct=4000)
-  name = "synthetic-train.tfrecord-00000-of-00001"
+  shard: dict[str, Any] = {"file": "synthetic-train.tfrecord-00000-of-00001"}
   entry = {
     "file": "vocabulary.model",
     "sha256": "0" * 64,
@@ -152,7 +142,7 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
     "name": "synthetic",
     "version": "1.0.0",
     "sides": ["source"],
-    "splits": {"train": {"shards": [{"file": name}]}},
+    "splits": {"train": {"examples": count, "shards": [shard]}},
     "vocabulary": dict.fromkeys(SIDES, entry),
     "relations": {"source": RELATIONS},
     "parser": {"source": None},
@@ -160,20 +150,14 @@ def write_dataset(directory: pathlib.Path, count: int) -> None:
   }
   folder = manifests.tfds_folder(directory, made)
   folder.mkdir(parents=True)
-  entries = _write_shard(folder / name, text, count)
+  path = folder / shard["file"]
+  entries = _write_shard(path, text, count)
   tfrecord.save_index(manifests.index_file(directory, made, "train"), [entries])
-  checksum = checksums.sha256_of(folder / name)
-  shard = {
-    "file": name,
-    "examples": count,
-    "bytes": files.size_of(folder / name),
-    "sha256": checksum,
-  }
-  made["splits"]["train"] = {
-    "examples": count,
-    "shards": [shard],
-    "records_sha256": records_sha256([checksum]),
-  }
+  checksum = checksums.sha256_of(path)
+  shard |= {
+    "examples": count, "bytes": files.size_of(path), "sha256": checksum
+  }  # fmt: skip
+  made["splits"]["train"]["records_sha256"] = records_sha256([checksum])
   names = manifests.file_names(made)
   for name in names:  # text and vocabulary are empty
     (directory / name).parent.mkdir(parents=True, exist_ok=True)

@@ -3,15 +3,14 @@
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
     [--systems transformer,pascal|all] [--seconds 60] [--size small]
 
-The systems take turns on the same batches, so that ratios between them hold on a
-busy machine. Tokens are target subwords with EOS, without padding. "/cpu-s" is
-per second of processor time.
+The systems are trained on the same batches, and the others are compared with the
+first. Tokens are target subwords with EOS, without padding. "/cpu-s" is per second
+of processor time.
 """
 
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -19,7 +18,7 @@ import jax
 import numpy as np
 from absl import flags
 
-from benchmarks.figures import Figures, Timer, peak_mib, show
+from benchmarks.figures import Figures, peak_mib, show, take_turns
 from jaxsyn import cli
 from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
@@ -43,26 +42,21 @@ SIZES = {
 }
 
 
-def size_options(size: str) -> dict[str, Any]:
-  """Returns the config options of a model size, by dotted name."""
-  width, feed_forward, heads, layers, hidden = SIZES[size]
-  return {
-    "model.width": width,
-    "model.transformer.feed_forward": feed_forward,
-    "model.transformer.heads": heads,
-    "model.transformer.encoder_layers": layers,
-    "model.transformer.decoder_layers": layers,
-    "model.transformer.dropout": 0.1,
-    "model.transformer.attention_dropout": 0.1,
-    "model.transformer.activation_dropout": 0.1,
-    "model.gru.hidden": hidden,
-  }
-
-
 def sized(system: str, size: str, **options: Any) -> Config:
   """Returns the config of a system (or several, "a+b") in a model size."""
+  width, feed_forward, heads, layers, hidden = SIZES[size]
   config = base.get_config()
-  config.update_from_flattened_dict({**size_options(size), **options})
+  config.model.width, config.model.gru.hidden = width, hidden
+  config.model.transformer.update(
+    feed_forward=feed_forward,
+    heads=heads,
+    encoder_layers=layers,
+    decoder_layers=layers,
+    dropout=0.1,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+  )
+  config.update_from_flattened_dict(options)
   systems.apply(config, system)  # may read the number of layers
   return read_config(config)
 
@@ -90,17 +84,17 @@ class Trainer:
       self.program(self.layout.place_batch(batch))
 
   def program(self, batch: Mapping[str, Any]) -> Program:
-    """Returns the compiled training step for the shape of a batch."""
+    """Returns the compiled training step for the shape of a device batch."""
     return self.layout.compile_train(self.step, self.state, batch)
 
-  def take(self, batch: Mapping[str, Any]) -> Any:
-    """Starts a training step on a device batch; returns the step's metrics."""
-    self.state, metrics = self.program(batch)(self.state, batch)
-    return metrics
 
+class DatasetTrainer(Trainer):
+  """Trainer that reads the batches of a dataset.
 
-class DatasetTrainer:
-  """Trainer that reads the batches of a dataset."""
+  Attributes:
+    loader: Loader of the training split.
+    tokens: Number of target subwords so far.
+  """
 
   def __init__(self, config: Config, data: str):
     records = Dataset(data).split("train")
@@ -113,66 +107,49 @@ class DatasetTrainer:
       seed=config.seed,
       shard=Layout(config.train.parallelism, config.train.mesh).host_shard,
     )
-    self.trainer = Trainer(plan, self.loader.empty())
-    self.batches = (one.batch for one in self.loader.batches(Position()))
+    super().__init__(plan, self.loader.empty())
+    self._batches = (one.batch for one in self.loader.batches(Position()))
+    self.tokens = 0
 
-  def step(self) -> int:
-    """Trains on the next batch; returns the number of target subwords."""
-    batch = next(self.batches)
-    placed = self.trainer.layout.place_batch(batch)
-    jax.block_until_ready(self.trainer.take(placed))
-    return int(np.count_nonzero(batch["target_id_BT"] != PAD))
+  def train(self) -> None:
+    """Trains on the next batch, and waits for the step."""
+    batch = next(self._batches)
+    placed = self.layout.place_batch(batch)
+    self.state, metrics = self.program(placed)(self.state, placed)
+    jax.block_until_ready(metrics)
+    self.tokens += int(np.count_nonzero(batch["target_id_BT"] != PAD))
 
 
-def run(
-  data: str,
-  names: list[str],
-  *,
-  size: str,
-  tokens: int,
-  shapes: int,
-  seconds: float,
-) -> Figures:
-  """Measures the training speed of systems that take turns.
-
-  Args:
-    data: Dataset directory.
-    names: Systems; the others are compared with the first.
-    size: Name in SIZES.
-    tokens: Padded subwords in a batch, of the longer side.
-    shapes: Number of batch shapes, compiled for each system before the timing.
-    seconds: Training time of all systems together.
-  """
-  if size not in SIZES:
-    raise InputError(f"no size {size!r}. {did_you_mean(size, SIZES)}")
-  options = {"batch.tokens": tokens, "batch.shapes": shapes}
-  trainers = {
-    name: DatasetTrainer(sized(name, size, **options), data) for name in names
+def run(values: flags.FlagValues) -> Figures:
+  """Trains the systems in turns for --seconds; returns their speeds."""
+  if values.size not in SIZES:
+    raise InputError(
+      f"no size {values.size!r}. {did_you_mean(values.size, SIZES)}"
+    )
+  names = values.systems
+  names = list(systems.SYSTEMS) if names == ["all"] else names
+  options = {"batch.tokens": values.tokens, "batch.shapes": values.shapes}
+  trainers = [
+    DatasetTrainer(sized(name, values.size, **options), values.data)
+    for name in names
+  ]
+  for trainer in trainers:  # the first step is slower
+    trainer.train()
+    trainer.tokens = 0
+  wall, cpu = take_turns([one.train for one in trainers], values.seconds)
+  cost = 100 * np.median(cpu / cpu[:, :1], axis=0) - 100
+  sampler = trainers[0].loader.batch_sampler
+  figures: dict[str, tuple[float, str]] = {
+    f"parameters.{name}": (one.parameters, "parameters")
+    for name, one in zip(names, trainers)
   }
-  figures: dict[str, tuple[float, str]] = {}
-  for name, one in trainers.items():
-    one.step()
-    figures[f"parameters.{name}"] = one.trainer.parameters, "parameters"
-  turns: dict[str, list[Timer]] = {name: [] for name in names}
-  done = dict.fromkeys(names, 0)
-  end = time.perf_counter() + seconds
-  while time.perf_counter() < end:
-    for name, one in trainers.items():
-      with Timer() as timer:
-        done[name] += one.step()
-      turns[name].append(timer)
-  sampler = trainers[names[0]].loader.batch_sampler
   figures["shapes"] = len(sampler.shapes), "shapes"
   figures["padding"] = 100 * sampler.padding(), "%"
-  for name in names:
-    wall = sum(turn.wall for turn in turns[name])
-    cpu = sum(turn.cpu for turn in turns[name])
-    pairs = zip(turns[name], turns[names[0]])
-    ratio = float(np.median([turn.cpu / first.cpu for turn, first in pairs]))
-    figures[f"speed.{name}"] = done[name] / wall, "tokens/s"
-    figures[f"speed_cpu.{name}"] = done[name] / cpu, "tokens/cpu-s"
-    figures[f"cost.{name}"] = 100 * (ratio - 1), f"% over {names[0]}"
-  figures["steps"] = len(turns[names[0]]), "steps a system"
+  for i, (name, one) in enumerate(zip(names, trainers)):
+    figures[f"speed.{name}"] = one.tokens / wall[:, i].sum(), "tokens/s"
+    figures[f"speed_cpu.{name}"] = one.tokens / cpu[:, i].sum(), "tokens/cpu-s"
+    figures[f"cost.{name}"] = float(cost[i]), f"% over {names[0]}"
+  figures["steps"] = len(wall), "steps a system"
   figures["peak_memory"] = peak_mib(), "MiB"
   return figures
 
@@ -181,16 +158,7 @@ def _main(values: flags.FlagValues) -> None:
   if not values.data:
     raise InputError("--data is missing: name a prepared folder.")
   set_up_jax()
-  names = values.systems
-  figures = run(
-    values.data,
-    list(systems.SYSTEMS) if names == ["all"] else names,
-    size=values.size,
-    tokens=values.tokens,
-    shapes=values.shapes,
-    seconds=values.seconds,
-  )
-  show(figures)
+  show(run(values))
 
 
 if __name__ == "__main__":

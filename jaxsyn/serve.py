@@ -52,12 +52,13 @@ def _main(values: flags.FlagValues) -> None:
   set_up_jax()
   served = [
     runs.ServedRun(
-      location,
+      name,
+      folders,
       checkpoint=values.checkpoint,
       parser=values.parser,
-      decode=search_flags.decode_of(values, location.folders[0]),
+      decode=search_flags.decode_of(values, folders[0]),
     )
-    for location in locations
+    for name, folders in locations.items()
   ]
   for run in served:
     if why := run.readers.why_no_parser:

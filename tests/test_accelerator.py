@@ -11,11 +11,7 @@ import pytest
 
 from benchmarks.accelerator import __main__ as command
 from benchmarks.accelerator.limits import TRIAL
-from benchmarks.accelerator.results import (
-  MeasurementFailed,
-  as_table,
-  measurements,
-)
+from benchmarks.accelerator.results import as_table, measurements
 from benchmarks.train_speed import Trainer
 from jaxsyn.errors import InputError
 from jaxsyn.training.flops import CHIPS, chip, product_flops
@@ -30,8 +26,8 @@ def accelerator_results(tmp_path_factory):
   limits = dataclasses.replace(TRIAL, together=(4,), **small_set)
 
   def measure(measurement, left):
-    assert 0 < left <= 60 * measurement.minutes
-    return measurement.rows(limits)
+    assert 0 < left <= command.MAX_SECONDS
+    return measurement.measure()
 
   only = "(?!search pascal|training tiny float32|batch sizes)"
   command.run(out, limits, minutes=60, only=only, measure=measure)
@@ -97,7 +93,7 @@ def test_rejects_unknown_names(only, tmp_path):
 def test_keeps_rows_before_a_failure(code, seconds, message):
   rows, began = [], time.monotonic()
   code = f"print('ROW {{\"a\": 1}}', flush=True)\n{code}"
-  with pytest.raises(MeasurementFailed, match=message):
+  with pytest.raises(command.MeasurementFailed, match=message):
     rows.extend(command.rows_of([sys.executable, "-c", code], seconds))
   assert rows == [{"a": 1}]
   assert time.monotonic() - began < 30

@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from benchmarks import record, shards
+from benchmarks import record
 
 
 @pytest.fixture(scope="module")
 def digests(prepared):
-  return shards.digests(prepared)
+  return record.digests(prepared)
 
 
 def test_hashes_every_shard_and_feature(digests, prepared):
@@ -23,12 +23,12 @@ def test_hashes_every_shard_and_feature(digests, prepared):
 
 def test_a_flipped_byte_changes_the_value_of_one_feature(prepared):
   data = next(prepared.rglob("*-test.tfrecord-*")).read_bytes()
-  lines = [value for name, value in shards.features(data) if name == "line"]
+  lines = [value for name, value in record.features(data) if name == "line"]
   assert len(lines) == 24 and len(set(lines)) == 24
   first = bytearray(data[: 16 + data[0] + (data[1] << 8)])  # the first record
-  before = dict(shards.features(bytes(first)))
+  before = dict(record.features(bytes(first)))
   first[first.index(before["source_id"]) + len(before["source_id"]) - 1] ^= 1
-  after = dict(shards.features(bytes(first)))
+  after = dict(record.features(bytes(first)))
   changed = {name for name in before if before[name] != after[name]}
   assert changed == {"source_id"}
 
@@ -41,12 +41,12 @@ def test_compares_records_to_the_last_digit(tmp_path, capsys):
   paths = tmp_path / "before.json", tmp_path / "after.json"
   for path, content in zip(paths, (before, after), strict=True):
     path.write_text(json.dumps(content))
-  assert record._compare(*paths) == 0
+  assert record.compare(*paths) == 0
   assert "no differences" in capsys.readouterr().out
   after["systems"]["pascal"]["log"][0]["loss"] = 0.3
   after["systems"]["gru_sdr"] = {}
   paths[1].write_text(json.dumps(after))
-  assert record._compare(*paths) == 1
+  assert record.compare(*paths) == 1
   printed = capsys.readouterr().out
   assert "systems / pascal / log[0] / loss: 0.30000000000000004" in printed
   assert "systems / gru_sdr: only after" in printed

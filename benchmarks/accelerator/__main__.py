@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -20,10 +21,12 @@ from absl import flags
 import benchmarks.accelerator
 from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
 from benchmarks.accelerator.results import (
+  DONE,
+  FAILED,
+  RUNNING,
   Measurement,
-  MeasurementFailed,
-  Results,
   measurements,
+  write_results,
 )
 from jaxsyn import cli
 from jaxsyn.errors import InputError
@@ -32,6 +35,7 @@ from jaxsyn.training.runtime import set_up_jax
 __doc__ = benchmarks.accelerator.__doc__  # for --help
 MARK = "ROW "  # before a row in the output of a process
 MIN_SECONDS = 10.0  # a measurement with less time is not begun
+MAX_SECONDS = 240.0  # time limit of a measurement
 OUTPUT = 2000  # recorded characters of the output of a failed process
 
 
@@ -55,15 +59,40 @@ def run(
   chosen = choose(limits, only)
   end = time.monotonic() + 60 * minutes
   about: Row = {"minutes": minutes, "command": " ".join(sys.argv[1:])}
-  results = Results(out, chosen, about)
-  for i, one in enumerate(chosen):
-    left = min(end - time.monotonic(), 60 * one.minutes)
+  write = functools.partial(write_results, out, about, chosen)
+  write()
+  for one in chosen:
+    left = min(end - time.monotonic(), MAX_SECONDS)
     if left < MIN_SECONDS:
       break
     print(f"{one.name} ...", flush=True)
-    result = results.collect(i, measure(one, left))
-    summary = f"{result.state} after {result.seconds:.0f} s, rows:"
-    print(f"{one.name}: {summary} {len(result.rows)}. {result.error}")
+    one.state, start = RUNNING, time.monotonic()
+    write()
+    try:
+      for row in measure(one, left):
+        one.rows.append(row)
+        one.seconds = time.monotonic() - start
+        write()
+      one.state = DONE
+    except Exception as error:  # the next measurement may succeed
+      one.state, one.error = FAILED, str(error) or type(error).__name__
+      one.output = getattr(error, "output", "")
+    one.seconds = time.monotonic() - start
+    write()
+    summary = f"{one.state} after {one.seconds:.0f} s, rows: {len(one.rows)}"
+    print(f"{one.name}: {summary}. {one.error}")
+
+
+class MeasurementFailed(Exception):
+  """Error for a measurement whose process failed.
+
+  Attributes:
+    output: End of its standard error.
+  """
+
+  def __init__(self, message: str, output: str):
+    super().__init__(message)
+    self.output = output
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
@@ -134,7 +163,7 @@ def _main(values: flags.FlagValues) -> None:
   if values.line:
     one, *_ = choose(limits, f"{re.escape(values.line)}$")
     set_up_jax()
-    for row in one.rows(limits):
+    for row in one.measure():
       print(f"{MARK}{json.dumps(row)}", flush=True)
     return
   if not values.out:

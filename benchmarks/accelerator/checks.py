@@ -23,7 +23,7 @@ import numpy as np
 import optax
 
 from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
-from benchmarks.accelerator.search import RandomModel
+from benchmarks.accelerator.speed import RandomModel
 from jaxsyn.plan import Plan
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.step import first_state, train_step
@@ -83,8 +83,9 @@ def _state(plan: Plan, device: jax.Device) -> Any:
     return jax.device_put(jax.jit(first)(), device)
 
 
-def _negative_gradient(plan: Plan, device: jax.Device) -> Any:
+def _negative_gradient(system: str, dtype: str, device: jax.Device) -> Any:
   """Returns the negative gradient, as the update of SGD with rate 1."""
+  plan = TRIAL.plan(system, "tiny", dtype)
   descent = dataclasses.replace(plan.recipe, optimiser=optax.sgd(1.0))
   plan = dataclasses.replace(plan, recipe=descent)
   before, batch = _state(plan, device), jax.device_put(_batch(plan), device)
@@ -96,11 +97,10 @@ def _negative_gradient(plan: Plan, device: jax.Device) -> Any:
 
 
 def _check_gradient(system: str, dtypes: list[str]) -> list[Row]:
-  expected = _negative_gradient(TRIAL.plan(system, "tiny", "float32"), _cpu())
+  expected = _negative_gradient(system, "float32", _cpu())
   rows = []
   for dtype in dtypes:
-    plan = TRIAL.plan(system, "tiny", dtype)
-    gradient = _negative_gradient(plan, jax.devices()[0])
+    gradient = _negative_gradient(system, dtype, jax.devices()[0])
     difference = optax.tree.norm(jax.tree.map(np.subtract, gradient, expected))
     ratio = float(difference / optax.tree.norm(expected))
     name = f"gradient of {system}, {dtype}"
@@ -131,8 +131,8 @@ def steps(limits: BenchmarkLimits) -> Iterator[Row]:
   }
   plan = TRIAL.plan("transformer", "tiny", "float32", **no_dropout)
   with exact_products():
-    losses, again = _losses_on_all_devices(plan, "jit", times=2)
-    (replicas,) = _losses_on_all_devices(plan, "pmap", times=1)
+    losses, again = _losses_on_all_devices(plan, "jit")
+    replicas, _ = _losses_on_all_devices(plan, "pmap")
     step = jax.jit(functools.partial(train_step, recipe=plan.recipe))
     batch = jax.device_put(_batch(plan), _cpu())
     expected = _losses(step, _state(plan, _cpu()), batch)
@@ -143,18 +143,14 @@ def steps(limits: BenchmarkLimits) -> Iterator[Row]:
   yield _row(name, _relative(replicas, losses), PMAP)
 
 
-def _losses_on_all_devices(
-  plan: Plan, parallelism: str, times: int
-) -> list[np.ndarray]:
-  """Trains several times with the same program; returns the losses."""
+def _losses_on_all_devices(plan: Plan, parallelism: str) -> list[np.ndarray]:
+  """Trains twice with the same program; returns the losses."""
   layout = Layout(parallelism, plan.config.train.mesh)
   first = jax.device_get(_state(plan, _cpu()))
   batch = layout.place_batch(_batch(plan))
   step = functools.partial(train_step, recipe=plan.recipe)
   program = layout.compile_train(step, layout.place_state(first), batch)
-  return [
-    _losses(program, layout.place_state(first), batch) for _ in range(times)
-  ]
+  return [_losses(program, layout.place_state(first), batch) for _ in range(2)]
 
 
 def _losses(step: Callable[..., Any], state: Any, batch: Any) -> np.ndarray:
@@ -197,10 +193,9 @@ def translations(limits: BenchmarkLimits) -> Iterator[Row]:
 
 def best_translations() -> list[tuple[list[int], float]]:
   """Returns ids and scores of the best translations on the first device."""
+  plan = TRIAL.plan("pascal", "tiny", "float32")
   with jax.default_device(_cpu()):  # the same parameters everywhere
-    model = RandomModel.create(
-      TRIAL, "pascal", size="tiny", dtype="float32", count=ROWS
-    )
+    model = RandomModel.create(TRIAL, plan, ROWS)
   params = jax.device_put(model.params, jax.devices()[0])
   with exact_products():
     nbests = model.translator(ROWS)(params, model.examples)

@@ -1,4 +1,4 @@
-"""Measures the accelerator's speed and the training speed of systems.
+"""Measures the accelerator, and the speed of training and beam search on it.
 
 The FLOPs of a step are those of its matrix products. MFU is their rate relative to
 the chip's peak in bfloat16, also for steps in float32. XLA multiplies float32 in
@@ -7,10 +7,10 @@ TF32 on NVIDIA chips and in bfloat16 on TPUs by default.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import platform
-import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jax
@@ -18,14 +18,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.accelerator.limits import BenchmarkLimits, Row
-from benchmarks.figures import Timer, process_seconds
+from benchmarks.figures import Timer, process_seconds, take_turns
 from benchmarks.train_speed import Trainer
 from jaxsyn.data.schema import PAD
+from jaxsyn.data.sentence.vocabulary import Vocabulary
+from jaxsyn.data.store.rows import Example
+from jaxsyn.decode.examples import Batcher
+from jaxsyn.decode.translator import Translator
+from jaxsyn.plan import Plan
 from jaxsyn.training.flops import chip
 from jaxsyn.training.mesh import Program
+from jaxsyn.training.step import first_params
 
 BATCHES = 4  # different batches on the device, used in turns
 STEPS = 8  # steps between two waits, since a wait costs a launch
+CALLS = 20  # calls of a function between two waits
 GIB = 2**30
 
 
@@ -60,27 +67,27 @@ def device(limits: BenchmarkLimits) -> Iterator[Row]:
   }
 
 
-def _seconds(function: Any, *arguments: Any, calls: int = 20) -> float:
+def _seconds(function: Any, *arguments: Any) -> float:
   """Returns the seconds per function call, the median of three measurements."""
   function = jax.jit(function)
   jax.block_until_ready(function(*arguments))
-  turns = []
-  for _ in range(3):
-    with Timer() as timer:
-      results = [function(*arguments) for _ in range(calls)]
-      jax.block_until_ready(results[-1])
-    turns.append(timer.wall / calls)
-  return float(np.median(turns))
+
+  def run() -> None:
+    results = [function(*arguments) for _ in range(CALLS)]
+    jax.block_until_ready(results[-1])
+
+  wall, _ = take_turns([run] * 3, 0)
+  return float(np.median(wall)) / CALLS
 
 
-class DeviceTrainer:
-  """Compiled training step, with batches on the device.
+class DeviceTrainer(Trainer):
+  """Trainer with random batches on the device.
 
   Attributes:
     compile_seconds: Time to compile the first state and the step.
+    compiled: The compiled step.
     flops: FLOPs of the matrix products of a step, on all devices.
     tokens: Target subwords of a step without padding.
-    program: The compiled step.
   """
 
   def __init__(
@@ -97,24 +104,20 @@ class DeviceTrainer:
     plan = limits.plan(system, size, dtype)
     batches = limits.text().batches(plan.features, rows, BATCHES)
     with Timer() as timer:
-      self._trainer = Trainer(plan, batches[:1])
+      super().__init__(plan, batches[:1])
     self.compile_seconds = timer.wall
-    layout = self._trainer.layout
-    self._batches = [layout.place_batch(batch) for batch in batches]
-    self.program = self._trainer.program(self._batches[0])
-    self.flops = layout.flops(self.program)
+    self._batches = [self.layout.place_batch(batch) for batch in batches]
+    self.compiled = self.program(self._batches[0])
+    self.flops = self.layout.flops(self.compiled)
     counts = [np.count_nonzero(b["target_id_BT"] != PAD) for b in batches]
     self.tokens = float(np.mean(counts))
 
-  def steps(self) -> float:
-    """Returns the seconds per training step, averaged over `STEPS` steps."""
-    trainer = self._trainer
-    with Timer() as timer:
-      for i in range(STEPS):
-        batch = self._batches[i % BATCHES]
-        trainer.state, metrics = self.program(trainer.state, batch)
-      jax.block_until_ready(metrics)
-    return timer.wall / STEPS
+  def train(self) -> None:
+    """Trains for `STEPS` steps, and waits for them."""
+    for i in range(STEPS):
+      batch = self._batches[i % BATCHES]
+      self.state, metrics = self.compiled(self.state, batch)
+    jax.block_until_ready(metrics)
 
 
 def _planned_gib(program: Program) -> float | str:
@@ -127,23 +130,24 @@ def _planned_gib(program: Program) -> float | str:
   return float(inputs + outputs) / GIB
 
 
-def _train(
-  limits: BenchmarkLimits, system: str, *, size: str, dtype: str, tokens: int
-) -> Row:
-  trainer = DeviceTrainer(limits, system, size=size, dtype=dtype, tokens=tokens)
-  trainer.steps()
+def training(
+  limits: BenchmarkLimits, size: str, dtype: str, tokens: int = 0
+) -> Iterator[Row]:
+  """Measures the training speed of the Transformer."""
+  tokens = tokens or limits.tokens
+  trainer = DeviceTrainer(
+    limits, "transformer", size=size, dtype=dtype, tokens=tokens
+  )
+  trainer.train()
   first = process_seconds()
-  turns: list[float] = []
-  end = time.perf_counter() + limits.seconds
-  while not turns or time.perf_counter() < end:
-    turns.append(trainer.steps())
-  seconds = float(np.median(turns))
+  wall, _ = take_turns([trainer.train], limits.seconds)
+  seconds = float(np.median(wall)) / STEPS
   peak, count = chip(jax.devices()[0].device_kind), jax.device_count()
-  costs = trainer.program.cost_analysis() or {}
+  costs = trainer.compiled.cost_analysis() or {}
   used = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
   rate = trainer.flops / seconds
-  return {
-    "system": system,
+  yield {
+    "system": "transformer",
     "size": size,
     "dtype": dtype,
     "tokens a batch": tokens,
@@ -156,14 +160,8 @@ def _train(
     "compiling s": trainer.compile_seconds,
     f"{STEPS + 1} steps after s": first,
     "peak GiB": used / GIB if used else "",
-    "planned GiB": _planned_gib(trainer.program),
+    "planned GiB": _planned_gib(trainer.compiled),
   }
-
-
-def training(limits: BenchmarkLimits, size: str, dtype: str) -> Iterator[Row]:
-  """Measures the training speed of the Transformer."""
-  tokens = limits.tokens
-  yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
 
 
 def batch_sizes(
@@ -172,7 +170,7 @@ def batch_sizes(
   """Measures training speed with growing batches, until memory is exhausted."""
   for tokens in limits.ladder:
     try:
-      yield _train(limits, "transformer", size=size, dtype=dtype, tokens=tokens)
+      yield from training(limits, size, dtype, tokens)
     except jax.errors.JaxRuntimeError as error:
       if "RESOURCE_EXHAUSTED" not in str(error):
         raise
@@ -195,21 +193,90 @@ def pair(
     for name in ("transformer", system)
   ]
   for trainer in both:
-    trainer.steps()
-  turns: list[list[float]] = []
-  end = time.perf_counter() + 2 * limits.seconds
-  while not turns or time.perf_counter() < end:
-    turns.append([trainer.steps() for trainer in both])
-  baseline, seconds = np.median(turns, axis=0)
-  ratio = float(np.median([after / before for before, after in turns]))
+    trainer.train()
+  wall, _ = take_turns([one.train for one in both], 2 * limits.seconds)
+  baseline, seconds = np.median(wall, axis=0) / STEPS
   yield {
     "system": system,
     "size": size,
     "dtype": dtype,
-    "over transformer %": 100 * (ratio - 1),
+    "over transformer %": 100 * float(np.median(wall[:, 1] / wall[:, 0])) - 100,
     "ms a step": 1e3 * seconds,
     "transformer, ms a step": 1e3 * baseline,
     "products over transformer %": 100 * (both[1].flops / both[0].flops - 1),
-    "turns": len(turns),
+    "turns": len(wall),
     "compiling s": both[1].compile_seconds,
   }
+
+
+class _NoText(Vocabulary):
+  """Vocabulary without subwords, for translations that consist of ids only."""
+
+  def __init__(self) -> None:
+    self.size = 0
+
+  def decode(self, ids: Iterable[int]) -> str:
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class RandomModel:
+  """Model with random parameters, and random examples for it to translate.
+
+  Such a model rarely predicts EOS, so that a translation is as long as its
+  source, which is the limit.
+  """
+
+  plan: Plan
+  params: Any
+  examples: list[Example]
+
+  @classmethod
+  def create(
+    cls, limits: BenchmarkLimits, plan: Plan, count: int
+  ) -> RandomModel:
+    text = limits.text()
+    (batch,) = text.batches(plan.features, rows=1, count=1)
+    params = jax.jit(lambda key: first_params(plan.recipe, batch, key))(
+      jax.random.key(0)
+    )
+    pairs = text.examples()
+    return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
+
+  def translator(self, together: int) -> Translator:
+    """Returns a translator that decodes batches of `together` sentences."""
+    decode = dataclasses.replace(
+      self.plan.config.decode,
+      sentences=together,
+      max_length_factor=1.0,
+      max_length_offset=0,
+    )
+    model, features = self.plan.recipe.model, self.plan.translation_features
+    return Translator(model, _NoText(), decode, Batcher(sorted(features)))
+
+
+def search(
+  limits: BenchmarkLimits, system: str, size: str, dtype: str
+) -> Iterator[Row]:
+  """Measures the speed of beam search for several batch sizes."""
+  count = 2 * max(limits.together)
+  model = RandomModel.create(limits, limits.plan(system, size, dtype), count)
+  for together in limits.together:
+    translate = model.translator(together)
+    with Timer() as first:
+      translate(model.params, model.examples)
+    with Timer() as second:
+      nbests = translate(model.params, model.examples)
+    tokens = sum(len(nbest[0].ids) + 1 for nbest in nbests)
+    yield {
+      "system": system,
+      "size": size,
+      "dtype": dtype,
+      "beam": model.plan.config.decode.beam,
+      "sentences together": together,
+      "sentences/s": count / second.wall,
+      "tokens/s": tokens / second.wall,
+      "tokens a sentence": tokens / count,
+      "compiling s": first.wall - second.wall,
+      "programs": translate.compilations,
+    }

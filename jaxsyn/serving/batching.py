@@ -8,10 +8,11 @@ so that short requests do not wait for long ones.
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -27,8 +28,7 @@ class QueueFullError(Exception):
   """Error for a job that does not fit into the queue."""
 
 
-@dataclasses.dataclass(frozen=True)
-class SentenceResult:
+class SentenceResult(NamedTuple):
   """Translations of one sentence.
 
   Attributes:
@@ -45,41 +45,42 @@ class Job:
 
   Attributes:
     run: Run that translates or inspects.
-    requests: Requests, one per sentence.
-    results: Futures of their results: a SentenceResult, or the JSON of an
-      inspection.
-    waiting: Indices of the sentences that wait.
+    sentences: All sentences.
+    waiting: Sentences that wait.
     is_wanted: Whether the client still waits.
   """
 
   def __init__(
     self, run: ServedRun, requests: Sequence[Request | InspectRequest]
   ):
-    self.run, self.requests, self.is_wanted = run, requests, True
-    self.results: list[Future[Any]] = [Future() for _ in requests]
-    self.waiting = collections.deque(range(len(requests)))
+    self.run, self.is_wanted = run, True
+    self.sentences = [
+      Sentence(self, index, request) for index, request in enumerate(requests)
+    ]
+    self.waiting = collections.deque(self.sentences)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Sentence:
-  """Reference to a sentence of a job, by its index in the job."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sentence:
+  """Sentence of a job.
+
+  Attributes:
+    job: Its job.
+    index: Index in the job.
+    request: Request to translate or inspect it.
+    result: Future of a SentenceResult, or of the JSON of an inspection.
+  """
 
   job: Job
   index: int
-
-  @property
-  def request(self) -> Any:
-    return self.job.requests[self.index]
-
-  @property
-  def result(self) -> Future[Any]:
-    return self.job.results[self.index]
+  request: Any
+  result: Future[Any] = dataclasses.field(default_factory=Future)
 
 
 class _Input(NamedTuple):
   """Sentence converted to arrays, and whether it was truncated."""
 
-  sentence: _Sentence
+  sentence: Sentence
   example: Any
   cut: bool
   output_request: OutputRequest
@@ -105,10 +106,10 @@ class Worker:
   def submit(self, job: Job) -> None:
     """Adds a job to the queue of its run, or raises QueueFullError."""
     with self._lock:
-      waiting = self._count_waiting() + len(job.requests)
+      waiting = self._count_waiting() + len(job.sentences)
       if self._is_closed or waiting > self._max_waiting:
         raise QueueFullError
-      if not job.requests:
+      if not job.sentences:
         return
       if job.run in self._jobs:  # its next batch is scheduled
         self._jobs[job.run].append(job)
@@ -121,8 +122,8 @@ class Worker:
     with self._lock:
       job.is_wanted = False
       job.waiting.clear()
-    for result in job.results:
-      result.cancel()
+    for sentence in job.sentences:
+      sentence.result.cancel()
 
   def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
     """Schedules a function in the device thread; returns a future."""
@@ -156,67 +157,59 @@ class Worker:
       batch = [] if self._is_closed else self._take_batch(run)
     # Those that are cancelled from here on end during the search.
     batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
-    translations: list[_Sentence] = []
-    for sentence in batch:
-      if isinstance(sentence.request, InspectRequest):
-        _inspect(run, sentence)
-      else:
-        translations.append(sentence)
-    _translate(run, translations)
+    for one in batch:
+      if isinstance(one.request, InspectRequest):
+        _inspect(run, one)
+    _translate(run, [one for one in batch if isinstance(one.request, Request)])
     with self._lock:
       if self._jobs[run] and not self._is_closed:
         self._thread.submit(self._work, run)
       else:
         del self._jobs[run]
 
-  def _take_batch(self, run: ServedRun) -> list[_Sentence]:
+  def _take_batch(self, run: ServedRun) -> list[Sentence]:
     """Takes sentences from a run's queue, one from each job in turn."""
-    queue, batch = self._jobs[run], list[_Sentence]()
+    queue, batch = self._jobs[run], list[Sentence]()
     while queue and len(batch) < self.max_sentences(run):
       job = queue.popleft()
       if job.waiting:  # not cancelled
-        batch.append(_Sentence(job, job.waiting.popleft()))
+        batch.append(job.waiting.popleft())
       if job.waiting:
         queue.append(job)
     return batch
 
 
-def _inspect(run: ServedRun, sentence: _Sentence) -> None:
-  request, job = sentence.request, sentence.job
+@contextlib.contextmanager
+def _errors_to(sentences: Sequence[Sentence]) -> Iterator[None]:
+  """Reports an error to the clients of sentences without a result."""
   try:
-    result = run.inspect(request.source, lambda: job.is_wanted)
+    yield
   except Exception as error:
-    sentence.result.set_exception(error)
-  else:
-    sentence.result.set_result(result)
-
-
-def _translate(run: ServedRun, batch: Sequence[_Sentence]) -> None:
-  """Translates sentences; reports each error only to the client concerned."""
-  try:
-    _search(run, _read(run, batch))
-  except Exception as error:  # of reading
-    for sentence in batch:
+    for sentence in sentences:
       if not sentence.result.done():
         sentence.result.set_exception(error)
 
 
-def _read(run: ServedRun, batch: Sequence[_Sentence]) -> list[_Input]:
-  """Converts sentences to model inputs; fails the futures of invalid ones."""
-  inputs = []
-  read = run.readers.read([sentence.request.source for sentence in batch])
-  for sentence, one in zip(batch, read, strict=True):
-    request = sentence.request
-    index = sentence.index if request.index is None else request.index
-    try:
-      if isinstance(one, InputError):
-        raise one
-      output_request = run.session.output_request(request, index)
-    except Exception as error:
-      sentence.result.set_exception(error)
-    else:
-      inputs.append(_Input(sentence, *one, output_request))
-  return inputs
+def _inspect(run: ServedRun, sentence: Sentence) -> None:
+  with _errors_to([sentence]):
+    source, job = sentence.request.source, sentence.job
+    sentence.result.set_result(run.inspect(source, lambda: job.is_wanted))
+
+
+def _translate(run: ServedRun, batch: Sequence[Sentence]) -> None:
+  """Translates sentences; reports each error only to the client concerned."""
+  inputs: list[_Input] = []
+  with _errors_to(batch):
+    read = run.readers.read([sentence.request.source for sentence in batch])
+    for sentence, one in zip(batch, read, strict=True):
+      with _errors_to([sentence]):
+        if isinstance(one, InputError):
+          raise one
+        request = sentence.request
+        index = sentence.index if request.index is None else request.index
+        output_request = run.session.output_request(request, index)
+        inputs.append(_Input(sentence, *one, output_request))
+  _search(run, inputs)
 
 
 def _search(run: ServedRun, inputs: Sequence[_Input]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import os
 import re
@@ -23,21 +22,8 @@ from jaxsyn.storage import files, hub, remote
 _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 
 
-@dataclasses.dataclass(frozen=True)
-class RunLocation:
-  """Name and directories of a run.
-
-  Attributes:
-    name: Unique name, for requests.
-    folders: FOLDER or FOLDER@CHECKPOINT; several for an ensemble.
-  """
-
-  name: str
-  folders: tuple[str, ...]
-
-
-def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
-  """Returns the locations of the runs named on the command line.
+def run_locations(arguments: Sequence[str]) -> dict[str, list[str]]:
+  """Returns the directories of the runs of the command line, by name.
 
   Args:
     arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
@@ -49,13 +35,13 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
   """
   if not arguments:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")
-  locations: dict[str, RunLocation] = {}
+  locations: dict[str, list[str]] = {}
   for argument in arguments:
     name, folder = "", argument
     named = _NAMED.fullmatch(argument)
     if named and not _is_run(argument):
       name, folder = named.groups()
-    folders = (folder,) if _is_run(folder) else tuple(folder.split(","))
+    folders = [folder] if _is_run(folder) else folder.split(",")
     if not all(folders):
       raise InputError(f"{argument!r} has a folder without a name.")
     name = name or _directory_names(folders)
@@ -64,8 +50,8 @@ def run_locations(arguments: Sequence[str]) -> list[RunLocation]:
         f"{argument}: another run is called {name!r}; name one of them, as in "
         f"NAME={argument}."
       )
-    locations[name] = RunLocation(name, folders)
-  return list(locations.values())
+    locations[name] = folders
+  return locations
 
 
 def _is_run(folder: str) -> bool:
@@ -96,7 +82,8 @@ class ServedRun:
 
   def __init__(
     self,
-    location: RunLocation,
+    name: str,
+    folders: Sequence[str],
     *,
     checkpoint: str = "",
     parser: str = "",
@@ -105,20 +92,21 @@ class ServedRun:
     """Opens the run and its parser.
 
     Args:
-      location: Name and directories.
+      name: Unique name.
+      folders: FOLDER or FOLDER@CHECKPOINT; several for an ensemble.
       checkpoint, parser: See `Session`.
       decode: Options of config.decode to change.
 
     Raises:
       InputError: The run, or a given parser, cannot be opened.
     """
-    folders, decode = list(location.folders), dict(decode or {})
+    decode = dict(decode or {})
     decode["nbest"] = _max_nbest(folders[0], decode)
-    self.name, self.max_nbest = location.name, decode["nbest"]
+    self.name, self.max_nbest = name, decode["nbest"]
     # Clients need not know where the directories are.
     self._folder = _directory_names(folders)
     self.session = Session(
-      folders if len(folders) > 1 else folders[0],
+      list(folders) if len(folders) > 1 else folders[0],
       checkpoint=checkpoint,
       parser=parser,
       **decode,

@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
@@ -26,7 +26,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.decode.requests import MalformedTree, TooLarge
 from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.serving.batching import Job, QueueFullError, SentenceResult, Worker
+from jaxsyn.serving.batching import Job, QueueFullError, Sentence, Worker
 from jaxsyn.serving.requests import (
   ServiceLimits,
   read_inspect,
@@ -160,7 +160,7 @@ class Service:
     if readers.why_no_parser:
       raise InputError(readers.why_no_parser)
     work = self._parsers.submit(readers.parse, fields.text)
-    parse = await self._wait(request, _result(work))
+    parse = await self._wait(request, asyncio.wrap_future(work))
     spans = zip(parse.start_W, parse.end_W)
     return json_response(
       {
@@ -177,7 +177,8 @@ class Service:
     fields = await self._read(request, read_inspect)
     job = self._submit(self._run(fields.run), [fields])
     try:
-      body = await self._wait(request, _result(job.results[0]))
+      result = asyncio.wrap_future(job.sentences[0].result)
+      body = await self._wait(request, result)
     finally:
       self.worker.cancel(job)
     return Response(body, media_type="application/json")
@@ -247,8 +248,8 @@ class Service:
       HTTPException: The translation takes too long.
     """
     tasks = [
-      asyncio.ensure_future(_sentence_fields(index, future, nbest))
-      for index, future in enumerate(job.results)
+      asyncio.ensure_future(_sentence_fields(sentence, nbest))
+      for sentence in job.sentences
     ]
     try:
       for result in asyncio.as_completed(tasks, timeout=self.limits.timeout):
@@ -260,8 +261,8 @@ class Service:
         task.cancel()
       self.worker.cancel(job)
 
-  async def _wait(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Awaits a coroutine, and cancels it if the client disconnects.
+  async def _wait(self, request: Request, work: Awaitable[T]) -> T:
+    """Awaits a result, and cancels the work if the client disconnects.
 
     Raises:
       HTTPException: The work takes too long.
@@ -293,19 +294,17 @@ class Service:
     )
 
 
-async def _sentence_fields(
-  index: int, future: Future[SentenceResult], nbest: int
-) -> dict[str, Any]:
+async def _sentence_fields(sentence: Sentence, nbest: int) -> dict[str, Any]:
   """Waits for a sentence's translation; returns its response fields."""
   try:
-    result = await _result(future)
+    found, cut = await asyncio.wrap_future(sentence.result)
   except InputError as error:
-    return {"index": index, "error": str(error)}
-  translations = result.nbest[:nbest] or [EMPTY_TRANSLATION]
+    return {"index": sentence.index, "error": str(error)}
+  translations = found[:nbest] or [EMPTY_TRANSLATION]
   return {
-    "index": index,
+    "index": sentence.index,
     "text": translations[0].text,
-    "cut": result.cut,
+    "cut": cut,
     "nbest": nbest_fields(translations),
   }
 
@@ -338,10 +337,6 @@ async def _json_lines(results: Results) -> AsyncGenerator[bytes, None]:
   except Exception:
     _LOG.exception("internal error in a stream")
     yield json_bytes({"error": INTERNAL_ERROR}) + b"\n"
-
-
-async def _result(future: Future[T]) -> T:
-  return await asyncio.wrap_future(future)
 
 
 async def _wait_for_disconnect(request: Request) -> None:

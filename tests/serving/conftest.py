@@ -7,17 +7,15 @@ import pytest
 from serving_client import ServiceClient, serving
 
 from jaxsyn.serving.requests import ServiceLimits
-from jaxsyn.serving.runs import RunLocation, ServedRun
+from jaxsyn.serving.runs import ServedRun
 from jaxsyn.serving.service import Service
 
 
 @pytest.fixture(scope="session")
 def served(runs):
   """Two opened runs."""
-  opened = [
-    ServedRun(RunLocation(name, (str(runs[name]),)))
-    for name in ("pascal", "deps_san")
-  ]
+  names = ("pascal", "deps_san")
+  opened = [ServedRun(name, [str(runs[name])]) for name in names]
   yield opened
   for one in opened:
     one.readers.close()

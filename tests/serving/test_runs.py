@@ -10,34 +10,29 @@ from serving_client import LINE
 from jaxsyn import serve
 from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.errors import InputError
-from jaxsyn.serving.runs import RunLocation, ServedRun, run_locations
+from jaxsyn.serving.runs import ServedRun, run_locations
 from jaxsyn.serving.server import host_names
 
 
 @pytest.mark.parametrize(
-  "words, names",
+  "words, runs",
   [
-    (["/a/b/pascal/", "/a/b/other"], ["pascal", "other"]),
-    (["/a/p@best", "/a/p@100"], ["p@best", "p@100"]),
-    (["hub:me/pascal", "first=/b/p"], ["pascal", "first"]),
-    (["both=/a/p,/a/q@last", "/a/p,/b/p"], ["both", "p,p"]),
-    (["s3://store/runs/p", "x=gs://store/runs/p"], ["p", "x"]),
+    ("/a/b/pascal/ /a/other", {"pascal": ["/a/b/pascal/"], "other": ["/a/other"]}),
+    ("/a/p@best /a/p@7", {"p@best": ["/a/p@best"], "p@7": ["/a/p@7"]}),
+    ("hub:me/p x=/b/p", {"p": ["hub:me/p"], "x": ["/b/p"]}),
+    ("x=/a/p,hub:me/q /b/p,/c/p", {"x": ["/a/p", "hub:me/q"], "p,p": ["/b/p", "/c/p"]}),
+    ("s3://store/p x=gs://store/p", {"p": ["s3://store/p"], "x": ["gs://store/p"]}),
   ],
-)
-def test_default_names(words, names):
-  assert [place.name for place in run_locations(words)] == names
+)  # fmt: skip
+def test_names_and_folders(words, runs):
+  assert run_locations(words.split()) == runs
 
 
-def test_folders_of_an_ensemble_and_of_a_sweep(tmp_path):
-  assert run_locations(["x=/a/p@7,hub:me/q"]) == [
-    RunLocation("x", ("/a/p@7", "hub:me/q"))
-  ]
+def test_a_folder_of_a_sweep(tmp_path):
   folder = tmp_path / "lr=0.1,seed=2"
   folder.mkdir()
   (folder / "config.json").touch()
-  assert run_locations([str(folder)]) == [
-    RunLocation("lr=0.1,seed=2", (str(folder),))
-  ]
+  assert run_locations([str(folder)]) == {"lr=0.1,seed=2": [str(folder)]}
 
 
 @pytest.mark.parametrize(
@@ -76,7 +71,7 @@ def test_a_run_without_a_parser_reads_trees(runs, tmp_path, new_client):
   folder = tmp_path / "no_parser"
   shutil.copytree(runs["pascal"], folder)
   (folder / "parser.source.udpipe").unlink()
-  run = ServedRun(RunLocation("bare", (str(folder),)))
+  run = ServedRun("bare", [str(folder)])
   try:
     assert run.description["parser"] is False
     response = new_client(runs=[run])("/parse", {"text": LINE})

@@ -28,14 +28,22 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def port(runs, environment):
-  """Port of a server that has compiled its programs."""
+  """Port of a server, which prints it before it compiles programs."""
   flags = ("--compile=16", "--together=32", "--timeout=4")
   limit = f"--connections={CONNECTIONS}"
   with serving(environment, f"it={runs['pascal']}", *flags, limit) as process:
-    port = wait_until_ready(process)
+    line = process.stderr.readline()
+    found = re.match(r"listening at http://127\.0\.0\.1:(\d+); compiling", line)
+    assert found, line + process.stderr.read()
+    port = int(found[1])
+    assert request(port, "/health") == (503, {"status": "starting"})
+    assert wait_until_ready(process) == port
+    assert request(port, "/health") == (200, {"status": "ok"})
     for _ in range(3):
       request(port, "/translate", {"text": LINE})
     yield port
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def request(port, path, body=None, timeout=60.0):
@@ -234,19 +242,6 @@ def test_finishes_requests_before_it_stops(start):
   out, err = process.communicate(timeout=60)
   assert process.returncode == 128 + number
   assert (out, err) == ("", f"ended by {number.name}\n")
-
-
-def test_prints_its_address_before_it_compiles(start):
-  process = start("--compile=16", "--together=2")
-  line = process.stderr.readline()
-  matches = re.match(r"listening at http://127\.0\.0\.1:(\d+); compiling", line)
-  assert matches, line + process.stderr.read()
-  port = int(matches[1])
-  assert request(port, "/health") == (503, {"status": "starting"})
-  assert wait_until_ready(process) == port
-  assert request(port, "/health") == (200, {"status": "ok"})
-  process.send_signal(signal.SIGTERM)
-  assert process.wait(timeout=60) == 128 + signal.SIGTERM
 
 
 def test_the_second_ctrl_c_ends_it_at_once(start):

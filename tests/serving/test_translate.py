@@ -12,7 +12,7 @@ from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.inspection.inspector import attention_of
 from jaxsyn.inspection.sentence import fields_of
 from jaxsyn.serving.batching import Job
-from jaxsyn.serving.runs import RunLocation, ServedRun, nbest_fields
+from jaxsyn.serving.runs import ServedRun, nbest_fields
 from jaxsyn.serving.server import compile_programs
 from jaxsyn.session import Session
 
@@ -102,6 +102,7 @@ def test_describes_and_selects_runs(client, runs):
   first, second = client("/runs").json()["runs"]
   assert (first["name"], second["name"]) == ("pascal", "deps_san")
   assert first["folder"] == first["system"] == "pascal"
+  assert second["folder"] == second["system"] == "deps_san"
   assert first["tree"] == "parsed" and first["parser"] is True
   assert first["beam"] == first["nbest"] == 3
   assert first["layers"] == {"encoder": 1, "decoder": 1}
@@ -109,8 +110,8 @@ def test_describes_and_selects_runs(client, runs):
   assert str(runs["pascal"].parent) not in client("/runs").text
   response = client("/translate", {"text": LINE, "run": "deps_san"})
   assert response.json()["run"] == "deps_san"
-  (nbest,) = Session(runs["deps_san"])([LINE])
-  assert_equal(translations(response)[0]["nbest"], nbest)
+  (nbest,) = client.service.runs["deps_san"].session([LINE])
+  assert_equal(translations(response)[0]["nbest"], nbest[:1])
 
 
 @pytest.fixture
@@ -119,7 +120,7 @@ def opened(new_client):
   opened = []
 
   def make(*folders, **decode):
-    run = ServedRun(RunLocation("it", tuple(map(str, folders))), decode=decode)
+    run = ServedRun("it", [*map(str, folders)], decode=decode)
     opened.append(run)
     return new_client(runs=[run]), run
 
