@@ -133,7 +133,8 @@ def resampling(request, toy, prepared_pairs):
   if request.param == "trees":
     split, default = toy, {"rate": 0.4}
   else:
-    split, default = prepared_pairs(request.param), {"alpha": 0.3}
+    split = prepared_pairs(request.param)
+    default = {"alpha": 0.6 if request.param == "bpe" else 0.3}
   required = (*REQUIRED, "source_head")
   return lambda **options: loader_of(split, required, **{**default, **options})
 

@@ -269,7 +269,7 @@ def test_gold_japanese_sentences_follow_the_definitions(shared_data, tmp_path):
   trees = conllu.read(shared_data / "ud" / "ja_pud.conllu.gz")
   parses = [conllu.attach([block], block.text) for block in trees]
   texts = [parse.text for parse in parses[::4]]
-  options = Subwords(1000, "unigram", character_coverage=0.9995)
+  options = Subwords(1300, "unigram", character_coverage=0.9995)
   model = train(texts, tmp_path / "v.model", options)
   for parse in parses[1::8]:
     check_definitions(parse, model)
