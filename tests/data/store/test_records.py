@@ -188,11 +188,14 @@ def replaced(name, values):
 OTHER_LAYOUTS = [
   (without("source_head"), "source_head is missing"),
   (without("target_text"), "target_text is missing"),
+  (by_hand(lambda entries: []), "line is missing"),
   (by_hand(lambda entries: entries[::-1]), "line is missing"),
   (by_hand(lambda entries: [*entries, entries[-1]]), "it has more features"),
   (by_hand(lambda entries: [("aa", b""), *entries]), "line is missing"),
   (replaced("source_head", field(0x12, b"")), "source_head is missing or"),
+  (replaced("source_head", b""), "source_head is missing or not stored as"),
   (replaced("source_parent_mid", field(0x1A, b"")), "parent_mid is missing"),
+  (replaced("source_id", field(0x1A, b"\x08\x0a\x08\x03")), "id is missing"),
   (
     replaced("source_id", field(0x1A, field(0x0A, b"\x0a") * 2)),
     "source_id is missing",
