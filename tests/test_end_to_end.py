@@ -100,11 +100,14 @@ def test_raw_text_is_translated_in_order(runs, translated, tmp_path):
   assert all(float(score) < 0 for _, score in scored)
 
 
-def test_translates_the_lines_before_an_invalid_line(translated, capfdbinary):
+@pytest.mark.parametrize("buffer", [1, 1000])
+def test_translates_the_lines_before_an_invalid_line(
+  translated, capfdbinary, buffer
+):
   text = b"The duck arrived .\n\nso f\xfcr\nThe duck arrived .\n"
   message = r"in\.txt:3: byte 5 \(0xfc\).*--errors skip"
   with pytest.raises(InputError, match=message):
-    translated(text)
+    translated(text, f"--buffer={buffer}")
   output = capfdbinary.readouterr().out
   assert output.count(b"\n") == 2 and output.endswith(b"\n\n")
 
