@@ -31,7 +31,7 @@ def is_frozen(name):
 def recipe_of(patterns, ema=0.0, **changes):
   config = base.get_config()
   config.optimiser.update(changes)
-  tiny = config_of("transformer", encoder_layers=1)
+  tiny = config_of("transformer")
   options = dataclasses.replace(tiny.train, freeze=patterns, ema=ema)
   optimiser = read_config(config).optimiser
   return resolve(

@@ -278,7 +278,7 @@ def test_an_error_of_a_compiler_thread_ends_the_run(train):
 
 @pytest.mark.usefixtures("eight_devices")
 def test_resumes_an_epoch_on_twice_as_many_devices(train, prepared, tmp_path):
-  batch = {"row_multiple": 8, "tokens": 1200}
+  batch = {"row_multiple": 8, "tokens": 2400}
   options = {"batch": batch, "evaluate_every": 100, "log_every": 1}
 
   def pairs_of(name, devices, steps):
@@ -286,10 +286,10 @@ def test_resumes_an_epoch_on_twice_as_many_devices(train, prepared, tmp_path):
     train(GivenScores(1.0), steps=steps, **paths, **options)
     return train.layout.pairs
 
-  first, rest = pairs_of("moved", 4, 12), pairs_of("moved", 8, 40)
-  assert first + rest == pairs_of("straight", 1, 40)
+  first, rest = pairs_of("moved", 4, 8), pairs_of("moved", 8, 28)
+  assert first + rest == pairs_of("straight", 1, 28)
   epoch = len(train.loader.batch_sampler.epoch(0))
-  assert 20 < epoch < 38
+  assert 8 < epoch < 28
   trained = itertools.chain.from_iterable((first + rest)[:epoch])
   corpus = [
     [example[f"{side}_id"].tolist() for side in ("source", "target")]
@@ -297,5 +297,5 @@ def test_resumes_an_epoch_on_twice_as_many_devices(train, prepared, tmp_path):
   ]
   assert sorted(trained) == sorted(corpus)
   moved, straight = (steps_of(tmp_path / n) for n in ("moved", "straight"))
-  assert len(moved) == 40
+  assert len(moved) == 28
   np.testing.assert_allclose(moved, straight, rtol=1e-6)

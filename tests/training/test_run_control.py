@@ -48,7 +48,7 @@ def make(prepared):
       encoder_layers=1, decoder_layers=1, feed_forward=16, heads=2
     )
     config.optimiser.update(
-      name="muon", accumulate=EVERY, learning_rate=0.05, schedule="constant"
+      name="adam", accumulate=EVERY, learning_rate=0.05, schedule="constant"
     )
     config.train.update(
       ema=DECAY,
