@@ -104,10 +104,11 @@ def test_only_a_private_program_cache_is_used(program_cache, tmp_path, capsys):
   for shared, mode in ((path, 0o1777), (path.parent, 0o770)):
     before = shared.stat().st_mode
     shared.chmod(mode)
-    assert program_cache() is None
-    message = capsys.readouterr().err
-    assert "warning: compiled programs are neither kept nor reused" in message
-    assert f"can be written to by others: chmod go-w {shared}." in message
+    for chosen in (None, path):
+      assert program_cache(chosen) is None
+      message = capsys.readouterr().err
+      assert "warning: compiled programs are neither kept nor reused" in message
+      assert f"can be written to by others: chmod go-w {shared}." in message
     shared.chmod(before)
   if os.getuid() == 0:  # only root can change an owner
     os.chown(path, 65534, 65534)
