@@ -73,7 +73,7 @@ def peak_mib() -> float:
 
 
 def process_seconds() -> float:
-  """Returns the age of this process, including its imports."""
+  """Returns the seconds since this process started, imports included."""
   stat = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2]
   start = int(stat.split()[19]) / os.sysconf("SC_CLK_TCK")
   return float(pathlib.Path("/proc/uptime").read_text().split()[0]) - start

@@ -1,4 +1,4 @@
-"""Measures the training speed of systems that take turns in one process.
+"""Measures the training speed of systems, alternating after every step.
 
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
     [--systems transformer,pascal|all] [--seconds 60] [--size small]

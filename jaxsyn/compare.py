@@ -70,7 +70,12 @@ _CHILD = "from jaxsyn import compare; compare.child()"
 
 
 class CompareOutcome(NamedTuple):
-  """Results of a comparison, or the name of the signal that stopped it."""
+  """Results of a comparison, or the signal that stopped it.
+
+  Attributes:
+    signal: Name of the signal; "" if the comparison was not stopped.
+    results: Results of all finished runs; None if it was stopped.
+  """
 
   signal: str
   results: results.Comparison | None

@@ -39,7 +39,7 @@ def of_run(
   params: Any,
   messages: tuple[str, ...],
 ) -> results.RunFacts:
-  """Returns facts about a finished run, in the process that trained it.
+  """Returns facts about a finished run; call in the process that trained it.
 
   Args:
     job: The run.

@@ -178,7 +178,11 @@ def inference_flags() -> None:
 
 
 def read_inference(values: flags.FlagValues) -> Inference:
-  """Reads --family, --variance and --margin; raises InputError for others."""
+  """Reads --family, --variance and --margin.
+
+  Raises:
+    InputError: A value is invalid.
+  """
   family = read_family(values.family)
   margins = read_margins(values.margin, values.metrics)
   return Inference(family, values.variance, margins)

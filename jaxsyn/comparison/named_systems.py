@@ -275,7 +275,7 @@ def _tables_in(file: pathlib.Path) -> Mapping[str, Any]:
 
 
 def _value(text: str, old: Any) -> Any:
-  """Parses a value as written, in which strings may lack quotes.
+  """Parses an option's value from text, in which strings may lack quotes.
 
   `old` is the present value of the option.
   """

@@ -198,7 +198,8 @@ class Example:
   Attributes:
     line: Line in the test set, from 1.
     seed: Seed of the shown runs.
-    scores, translations: System -> its translation's score, and the translation.
+    scores: System -> score of the translation.
+    translations: System -> translation.
   """
 
   line: int
