@@ -374,8 +374,7 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 
 _FLAGS = {
-  "folder": "Folder of the config, the data and the runs; also without --folder, "
-  "as above.",
+  "folder": "Folder of the config, data and runs; --folder may be left out.",
   "name": "Name of the dataset; default: that of the folder.",
   "source": "Source text for training, or a .tsv of both sides.",
   "target": "Target text for training; none for a .tsv.",
