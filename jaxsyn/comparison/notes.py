@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jaxsyn.comparison.hierarchical import Hierarchical
@@ -124,7 +124,7 @@ def _of_seeds(results: Comparison) -> list[str]:
       f"Pairs of the family without two common seeds, and so without a test: "
       f"{names}."
     )
-  texts += map(_of_variance, results.primary.errors)
+  texts += _of_variances(results.primary.errors)
   if len(results.seeds) == 2:
     texts.append(
       "Two seeds are too few for a claim: p-values are too small, so that "
@@ -133,20 +133,29 @@ def _of_seeds(results: Comparison) -> list[str]:
   return texts
 
 
-def _of_variance(error: ErrorVariance) -> str:
-  text = (
-    f"{error.metric}: standard deviation of the error of a run, pooled over "
-    f"{error.systems} systems: {points(error.sd, error.metric)} "
-    f"({error.degrees} degrees of freedom); the largest of a single system: "
-    f"{points(error.largest_sd, error.metric)} ({error.largest})."
+def _of_variances(errors: Sequence[ErrorVariance]) -> list[str]:
+  """Returns the notes about the error variances that the tests use."""
+  if not errors:
+    return []
+  sds = ", ".join(f"{e.metric} {points(e.sd, e.metric)}" for e in errors)
+  largest = ", ".join(
+    f"{e.metric} {points(e.largest_sd, e.metric)} ({e.largest})" for e in errors
   )
-  if error.p is not None and error.p < LEVEL:
-    text += (
-      " It is significantly larger than that of the others (p = "
-      f"{p_value(error.p)}): tests with {error.largest} are too liberal, others "
-      "too conservative. Use --variance separate."
-    )
-  return text
+  texts = [
+    "Instead of the ± of each system, the tests use residual standard "
+    "deviations, which do not include what all systems gain or lose with a "
+    f"seed. Pooled over {errors[0].systems} systems, with {errors[0].degrees} "
+    f"degrees of freedom: {sds}. Largest of a single system: {largest}."
+  ]
+  for error in errors:
+    if error.p is not None and error.p < LEVEL:
+      texts.append(
+        f"The residuals of {error.largest} in {error.metric} are significantly "
+        f"larger than those of the other systems (p = {p_value(error.p)}): "
+        f"tests with {error.largest} are too liberal, others too conservative. "
+        "Use --variance separate."
+      )
+  return texts
 
 
 def of_differences(results: Comparison) -> str:

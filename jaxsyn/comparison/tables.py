@@ -6,8 +6,8 @@ They are made from `jaxsyn.comparison.results.Comparison` alone.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 from jaxsyn.comparison.hierarchical import Hierarchical
 from jaxsyn.comparison.results import (
@@ -17,8 +17,9 @@ from jaxsyn.comparison.results import (
   TestSet,
   find,
 )
+from jaxsyn.config import Config
 from jaxsyn.configs.systems import SYSTEMS
-from jaxsyn.options import flat
+from jaxsyn.options import describe, flat
 from jaxsyn.scoring.metrics import decimals, heading, larger_is_better
 from jaxsyn.scoring.tables import interval
 
@@ -87,19 +88,41 @@ def scores(results: Comparison) -> Table:
 
 def systems(results: Comparison) -> Table:
   """Returns the table of systems: descriptions and differing options."""
-  base = flat(results.system(results.baseline).config)
+  base = results.system(results.baseline).config
   rows = []
   for system, _ in results.ordered():
-    options = flat(system.config)
-    differing = [
-      f"{name}={options.get(name)!r}"
-      for name in sorted({*options, *base})
-      if options.get(name) != base.get(name)
-      and not name.startswith(("system", "prepare."))
-    ]
-    rows.append([system.name, description(system), ", ".join(differing)])
+    options = ", ".join(_differing_options(system.config, base))
+    rows.append([system.name, description(system), options])
   differing_head = f"options that differ from {results.baseline}"
   return plain(["system", "description", differing_head], rows, words=3)
+
+
+def _differing_options(
+  config: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> list[str]:
+  """Describes the options in which a config differs from the baseline's.
+
+  A section that one of them lacks, such as that of a modifier, is named, and
+  its options are listed if they do not have their default values.
+  """
+  ours, theirs = flat(config), flat(baseline)
+  defaults = {row.name: row.default for row in describe(Config)}
+  texts = []
+  for name in sorted({*ours, *theirs}):
+    section = name.rpartition(".")[0] or name
+    if name.startswith(("system", "prepare.")):
+      continue
+    if name not in ours:
+      texts.append(f"without {section}")
+    elif name not in theirs:
+      texts.append(section)
+      value = ours[name]
+      value = tuple(value) if isinstance(value, list) else value
+      if repr(value) != defaults.get(f"config.{name}"):
+        texts.append(f"{name}={ours[name]!r}")
+    elif ours[name] != theirs[name]:
+      texts.append(f"{name}={ours[name]!r}")
+  return list(dict.fromkeys(texts))
 
 
 def description(system: ComparedSystem) -> str:

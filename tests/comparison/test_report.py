@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import toy_folders
 from markupsafe import Markup
+from models_under_test import config_of
 from results_made import made
 
 from jaxsyn.comparison import (
@@ -24,6 +25,7 @@ from jaxsyn.comparison import (
   results,
   tables,
 )
+from jaxsyn.config import as_dict
 from jaxsyn.configs import systems
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
@@ -111,6 +113,35 @@ def test_all_systems_have_a_description():
     config = entry.config | {"system": name}
     text = tables.description(dataclasses.replace(entry, config=config))
     assert len(text) > 20 or (name == "of_an_older_version" and not text), name
+
+
+def test_lists_the_options_that_differ_from_the_baseline():
+  first, second, third = made().systems
+  pascal = as_dict(config_of("pascal"))
+  changed = as_dict(config_of("pascal"))
+  changed["parts"]["encoder"]["parent_scaled"]["heads"] = [1]
+  changed["seed"] = 3
+
+  def listed(baseline, *others):
+    configs = [as_dict(config_of(baseline)), *others]
+    entries = [
+      dataclasses.replace(entry, config=json.loads(json.dumps(config)))
+      for entry, config in zip((first, second, third), configs)
+    ]
+    rows = tables.systems(made(systems=tuple(entries))).rows
+    return [row[2].text for row in rows]
+
+  assert listed("transformer", pascal, changed) == [
+    "",
+    "parts.encoder.parent_scaled",
+    "parts.encoder.parent_scaled, parts.encoder.parent_scaled.heads=[1], seed=3",
+  ]
+  # Sections that only the baseline has, and choices of other sections.
+  gru = as_dict(config_of("gru_global"))
+  _, without, other = listed("pascal", as_dict(config_of("transformer")), gru)
+  assert without == "without parts.encoder.parent_scaled"
+  assert "model.family='gru', model.gru, " in other
+  assert "without model.transformer" in other
 
 
 def test_marks_the_smallest_ter_and_no_equal_scores():

@@ -170,8 +170,15 @@ def stats_of(words=11.9, examined=1000, characters="abcdefghijklmnopq"):
   side = Side(words=count, letters=5 * count)
   side.characters = collections.Counter(characters)
   side.sample = ["some words with blanks"]
-  pairs = set(range(examined))
-  return CorpusStats(Files("a", "b"), examined, examined, side, side, pairs)
+  return CorpusStats(
+    Files("a", "b"),
+    examined,
+    examined,
+    side,
+    side,
+    pairs=set(range(examined)),
+    lengths=[120] * examined,
+  )
 
 
 @pytest.mark.parametrize(
@@ -180,7 +187,7 @@ def stats_of(words=11.9, examined=1000, characters="abcdefghijklmnopq"):
     (50, 5, 1000, 2000),
     (5000, 500, 2000, 2000),
     (19_900, 1000, 7900, 4800),
-    (29_000, 1000, 8000, 7000),  # as in the config of Multi30k
+    (29_000, 1000, 8000, 7000),
     (150_000, 1000, 8000, 20_000),
     (236_000, 1000, 16_000, None),
     (4_500_000, 2000, 32_000, None),
@@ -192,7 +199,7 @@ def test_sizes_for_corpora(pairs, held_out, vocabulary, updates):
   assert new.vocabulary_size(pairs, stats_of())[:2] == (vocabulary, 1.0)
   assert (new.size_of(pairs).updates == 0) == (updates is not None)
   if updates is not None:
-    assert new.training_steps(pairs, stats_of())[0] == updates
+    assert new.training_steps(pairs, stats_of(), vocabulary)[0] == updates
 
 
 def test_a_vocabulary_includes_the_characters_of_the_text():
@@ -212,4 +219,25 @@ def test_training_steps_of_text_without_blanks():
   sample = stats_of()
   sample.source.sample = ["犬が草の上を走っている。"]  # 24 letters / 1.5 = 16
   sample.source.letters = 24 * sample.examined
-  assert new.training_steps(29_000, sample)[0] == 6100
+  # 1,000 pairs are 8 batches of 2,048 / 16 = 128, and 27 * 29 * 8 = 6,264.
+  assert new.training_steps(29_000, sample, 8000)[0] == 6300
+
+
+@pytest.mark.parametrize(
+  ("name", "pairs", "batches"),
+  [
+    # Numbers of batches of the prepared corpora, with 8,000 and 2,300 subwords.
+    ("multi30k/train.{}.gz en de", 29_000, 259),
+    ("mafand/hau.train.{}.gz en hau", 5_865, 188),  # sentences of all lengths
+  ],
+)
+def test_training_steps_are_27_epochs_of_real_text(
+  shared_data, name, pairs, batches
+):
+  pattern, *sides = name.split()
+  paths = [str(shared_data / pattern.format(side)) for side in sides]
+  stats = corpus.corpus_stats(Files(*paths))
+  vocabulary, _, _ = new.vocabulary_size(pairs, stats)
+  updates, reason = new.training_steps(stats.count, stats, vocabulary)
+  assert updates / batches == pytest.approx(27, rel=0.05)
+  assert "about 27 epochs" in reason
