@@ -37,6 +37,9 @@ from jaxsyn.utils.exits import guarded
 
 flags.disclaim_key_flags()  # --config shows in the help of the command
 
+# What absl appends to the help of a flag that may be repeated.
+_REPEATED = "; repeat this option to specify a list of values"
+
 
 def config_flag() -> None:
   """Defines the flag --config and its overrides, such as --config.seed=1."""
@@ -220,13 +223,15 @@ def _help() -> str:
 def _flag_help(flag: flags.Flag[Any]) -> str:
   """Returns the help text of a flag, with its bounds and default."""
   syntax = flag.parser.syntactic_help if flag.parser else ""
-  meaning = f"{flag.help} ({syntax})" if syntax else str(flag.help)
+  meaning = " ".join(str(flag.help).split())
+  meaning = meaning.replace(_REPEATED, " May be repeated.")
+  meaning += f" ({syntax})" if syntax else ""
   if flag.boolean:
     meaning += " Default: true." if flag.default else ""
   elif flag.default not in (None, "", []):
     meaning += f" Default: {flag.default_as_str}."
   return textwrap.fill(
-    " ".join(meaning.split()),
+    meaning,
     78,
     initial_indent=f"  --{'[no]' if flag.boolean else ''}{flag.name}: ",
     subsequent_indent="    ",

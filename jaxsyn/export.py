@@ -1,6 +1,6 @@
 """Exports the model of a trained run, see docs/exporting.md.
 
-python -m jaxsyn.export --workdir runs/pascal --format safetensors --output pascal
+jaxsyn export --workdir runs/pascal --format safetensors --output pascal
 """
 
 from __future__ import annotations

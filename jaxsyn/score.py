@@ -9,11 +9,11 @@ The first hypothesis is the baseline. p-values are two-sided; the column
 
 Log probabilities of translations under a trained model:
 
-python -m jaxsyn.score --force --workdir runs/pascal --source test.en --hypothesis a.de
+jaxsyn score --force --workdir runs/pascal --source test.en --hypothesis a.de
 
 Alignment error rates of word alignments:
 
-python -m jaxsyn.score --aer --reference test.align --hypothesis a.align
+jaxsyn score --aer --reference test.align --hypothesis a.align
 """
 
 from __future__ import annotations
@@ -233,11 +233,9 @@ def _main(values: flags.FlagValues) -> None:
 
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn score`."""
+  flags.DEFINE_multi_string("reference", [], "Reference file, plain or .gz.")
   flags.DEFINE_multi_string(
-    "reference", [], "Reference file, plain or .gz; may be repeated."
-  )
-  flags.DEFINE_multi_string(
-    "hypothesis", [], "File of a system's translations; may be repeated."
+    "hypothesis", [], "File of a system's translations."
   )
   settings_flags(DEFAULTS)
   flags.DEFINE_string(

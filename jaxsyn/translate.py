@@ -12,7 +12,7 @@ prefixes and alignments see docs/translating.md.
 All local devices are used. Several hosts can translate a file that all of them
 can read; the main process writes the output:
 
-  jaxsyn translate --workdir runs/pascal --input a.en --output a.de \
+  jaxsyn translate --workdir runs/pascal --input a.en --output a.de \\
     --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other
 """
 

@@ -175,6 +175,19 @@ def test_flags_of_commands(command):
   assert lists or command not in ("translate", "compare", "serve")
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_of_commands(command):
+  """Examples are continued with backslashes, and absl's notes are replaced."""
+  module = importlib.import_module(COMMANDS[command].module)
+  with defined(module) as names:
+    help_of = {name: cli._flag_help(flags.FLAGS[name]) for name in names}
+  for line in (module.__doc__ + "\n".join(help_of.values())).splitlines():
+    assert not re.search(r"\S   +--|\.;|repeat this", line), line
+  if command == "score":
+    text = "--reference: Reference file, plain or .gz. May be repeated."
+    assert help_of["reference"].strip() == text
+
+
 @pytest.fixture
 def jaxsyn_output(monkeypatch, capsys):
   """Returns a function that runs `jaxsyn` with arguments in this process."""

@@ -52,7 +52,7 @@ def define_flags() -> None:
     "(transformer,pascal+relative); NAME=SYSTEM,OPTION=VALUE,... for a system "
     "with options (random=dasa,data.tree=random); or PAPER/TABLE or "
     "FILE.py/TABLE for the rows of an ablation (pascal/layers), the first row "
-    "being the baseline. May be repeated.",
+    "being the baseline.",
   )
 
 
