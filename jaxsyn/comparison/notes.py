@@ -65,9 +65,10 @@ def conclusions(results: Comparison) -> list[str]:
       f"({points(d.low, metric, '+')} to {points(d.high, metric, '+')})"
       for d in sorted(chosen, key=lambda d: -d.value)
     )
-    noun = "pair is" if len(tests) == 1 else "pairs are"
+    noun = "pair" if len(tests) == 1 else "pairs"
+    verb = "is" if len(chosen) == 1 else "are"
     texts.append(
-      f"{metric}, {where}: {len(chosen)} of {len(tests)} {noun} {meaning}: "
+      f"{metric}, {where}: {len(chosen)} of {len(tests)} {noun} {verb} {meaning}: "
       f"{pairs}."
     )
   return texts
