@@ -113,6 +113,22 @@ def test_shows_the_translation_of_the_session(new_page, session):
   assert nbest(page) == of_session(session, LONG)
 
 
+def test_a_sentence_entered_while_the_page_loads_is_translated(
+  browser, address, session
+):
+  with contextlib.closing(browser.new_page()) as page:
+    requests = []
+    page.route("**/runs", lambda route: requests.append(route))
+    page.goto(address)
+    page.get_by_label("Sentence", exact=True).fill(LONG)
+    page.get_by_role("button", name="Translate", exact=True).click()
+    page.wait_for_timeout(100)
+    (request,) = requests  # the page was not loaded again
+    request.continue_()
+    wait_until_translated(page)
+    assert nbest(page) == of_session(session, LONG)
+
+
 def test_dragging_a_word_changes_its_parent(new_page, session):
   page = new_page()
   translate(page, LONG)

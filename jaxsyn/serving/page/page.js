@@ -15,20 +15,25 @@ const state = {
 };
 
 async function start() {
+  listen();
+  const query = new URLSearchParams(location.search);
+  $("text").value ||= query.get("text") ?? "";  // the user may have begun to type
   try {
     state.runs = (await call("runs")).runs;
   } catch (error) {
     showStatus(error.message, true);
     return;
   }
-  const query = new URLSearchParams(location.search);
   const names = state.runs.map((run) => run.name);
   fillSelect($("left"), names, query.get("left"));
   fillSelect($("right"), ["", ...names], query.get("right") ?? names[1], (name) => name || "nothing");
-  $("text").value = query.get("text") ?? "";
+  if ($("text").value) translate();
+}
+
+function listen() {
   $("form").addEventListener("submit", (event) => {
     event.preventDefault();
-    translate();
+    if (state.runs.length) translate();  // otherwise start() does it
   });
   $("text").addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -39,7 +44,6 @@ async function start() {
   $("undo").addEventListener("click", () => changeTree(state.trees.slice(0, -1)));
   $("reset").addEventListener("click", () => changeTree(state.trees.slice(0, 1)));
   $("use-conllu").addEventListener("click", useConllu);
-  if ($("text").value) translate();
 }
 
 // Returns the response of the server, or throws an error with its message and status.
