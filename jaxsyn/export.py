@@ -24,7 +24,7 @@ def run(
   format: str = "safetensors",
   *,
   checkpoint: str = "",
-  licence: str = "",
+  license: str = "",
   parser: bool = True,
 ) -> list[str]:
   """Exports the model of a run; returns messages for the user.
@@ -34,7 +34,7 @@ def run(
     output: Output folder, which must be new or empty.
     format: Name in `FORMATS`.
     checkpoint: "best", "last" or a step; "": the default of `translate`.
-    licence: Licence of the model, for its card; "": the card says that it must
+    license: License of the model, for its card; "": the card says that it must
       be filled in.
     parser: Whether to also export the parser's file.
 
@@ -50,7 +50,7 @@ def run(
       f"--output {os.fspath(output)} is not empty; name a new folder."
     )
   model = open_model(
-    folder, checkpoint=checkpoint, licence=licence, parser=parser
+    folder, checkpoint=checkpoint, license=license, parser=parser
   )
   with files.publish_folder(output, FORMATS[format].last_file) as new:
     return FORMATS[format].write(model, new)
@@ -68,7 +68,7 @@ def _main(values: flags.FlagValues) -> None:
     values.output,
     values.format,
     checkpoint=values.checkpoint,
-    licence=values.license,
+    license=values.license,
     parser=values.with_parser,
   )
   print(f"{values.output}: {values.format}")
@@ -94,8 +94,8 @@ def define_flags() -> None:
   flags.DEFINE_string(
     "license",
     "",
-    "Licence of the model for its card, such as cc-by-4.0; without it, the card "
-    "marks the licence as missing.",
+    "License of the model for its card, such as cc-by-4.0; without it, the card "
+    "marks the license as missing.",
   )
   flags.DEFINE_bool(
     "with_parser",

@@ -1,7 +1,7 @@
 """Format "safetensors": a folder for the Hugging Face Hub and for `Session`.
 
 `jaxsyn.session.exported` describes its files. The model card, README.md, contains
-only facts from the files of the run. The licence is never guessed: without --license, it
+only facts from the files of the run. The license is never guessed: without --license, it
 is marked to be filled in.
 """
 
@@ -58,10 +58,10 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
   messages = [
     f"{model.parameters.title}; SHA-256 of {exported.ARRAYS}: {digest}"
   ]
-  if not model.licence:
+  if not model.license:
     messages.append(
-      f"{CARD} has no licence yet: fill it in, or set --license, before you "
-      "publish the model. Data and parser have their own licences."
+      f"{CARD} has no license yet: fill it in, or set --license, before you "
+      "publish the model. Data and parser have their own licenses."
     )
   if reads_trees and not has_parser:
     messages.append(
@@ -87,16 +87,16 @@ def _card(model: ExportedModel, digest: str) -> str:
     f"| {name} | {split['examples']:,} |"
     for name, split in run.manifest["splits"].items()
   )
-  licence = model.licence or (
-    f"{_FILL_IN}: state the licence here and in the block above before you "
-    "publish this model. It depends on the licences of the data and of the "
+  license = model.license or (
+    f"{_FILL_IN}: state the license here and in the block above before you "
+    "publish this model. It depends on the licenses of the data and of the "
     "parser, if its file is included."
   )
   return f"""---
 library_name: jaxsyn
 pipeline_tag: translation
 language: [{languages[0]}, {languages[1]}]
-license: {json.dumps(model.licence or _FILL_IN)}
+license: {json.dumps(model.license or _FILL_IN)}
 tags: {json.dumps(tags)}
 ---
 
@@ -112,9 +112,9 @@ session = Session("hub:OWNER/NAME")  # or the path of this folder
 print(best.text)
 ```
 
-## Licence
+## License
 
-{licence}
+{license}
 
 ## Data
 

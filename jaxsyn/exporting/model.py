@@ -17,13 +17,13 @@ class ExportedModel:
   Attributes:
     run: Config and manifest.
     parameters: Parameters of the chosen checkpoint, with their description.
-    licence: Licence of the model; "" if the user did not name one.
+    license: License of the model; "" if the user did not name one.
     parser: Whether the parser's file is also exported.
   """
 
   run: Run
   parameters: Parameters
-  licence: str = ""
+  license: str = ""
   parser: bool = True
 
 
@@ -31,7 +31,7 @@ def open_model(
   folder: PathLike,
   *,
   checkpoint: str = "",
-  licence: str = "",
+  license: str = "",
   parser: bool = True,
 ) -> ExportedModel:
   """Opens a run directory, and reads the parameters to export.
@@ -39,11 +39,11 @@ def open_model(
   Args:
     folder: Run directory.
     checkpoint: "best", "last" or a step; "": the default of `translate`.
-    licence, parser: See `ExportedModel`.
+    license, parser: See `ExportedModel`.
 
   Raises:
     InputError: There is no run, or no such checkpoint.
   """
   run = workdir.open_run(folder)
   chosen, _ = parameters.read(run, checkpoint, reject_corrupt=True)
-  return ExportedModel(run, chosen, licence, parser)
+  return ExportedModel(run, chosen, license, parser)

@@ -30,7 +30,7 @@ def run(runs):
 def folder(run, made_once):
   """The exported model."""
   return made_once(
-    "exported", lambda folder: export.run(run, folder, licence="cc-by-4.0")
+    "exported", lambda folder: export.run(run, folder, license="cc-by-4.0")
   )
 
 
@@ -59,7 +59,7 @@ def test_the_model_card(run, folder, tmp_path):
   message = export.run(run, tmp_path / "bare", parser=False)
   card = (tmp_path / "bare" / "README.md").read_text()
   assert card.count("FILL-IN") == 2
-  assert any("no licence yet" in line for line in message)
+  assert any("no license yet" in line for line in message)
   assert not (tmp_path / "bare" / "parser.source.udpipe").exists()
   with pytest.raises(InputError, match="parser"):
     Session(tmp_path / "bare")(LINES)

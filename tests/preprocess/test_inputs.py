@@ -313,7 +313,7 @@ def treebank():
   """Trees with comments, blank lines, a multi-word token, carriage returns."""
   lines = ["a b", "c", "", "der Hund", "e f g h", "i"] * 4
   trees = [chain(line) for line in lines]
-  trees[0] = "# newdoc\n# licence: none\n\n\n" + trees[0]
+  trees[0] = "# newdoc\n# license: none\n\n\n" + trees[0]
   trees[3] = (
     "# text = der Hund\n1-2\tder\t_\t_\t_\t_\t_\t_\t_\t_\n"
     + trees[3].split("\n")[0]
