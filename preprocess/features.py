@@ -181,8 +181,8 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
         if index >= count:
           raise InputError(
             f"{where}: the link {link[0]}-{link[1]} has word {index} of the"
-            f" {side}, whose line {chunk.lines[row] + 1} has {count} words"
-            " between blanks, from 0. Alignments are of the words of the raw"
+            f" {side}, whose line {chunk.lines[row] + 1} has {count}"
+            " space-separated words, from 0. Alignments are of the words of the raw"
             " files; if other words were aligned, give their files too:"
             " config.prepare.alignments."
           )
@@ -206,7 +206,7 @@ def _linked_words(
     except MismatchError as error:
       raise InputError(
         f"{chunk.place(stream, row)}: {error}. Words that were aligned must be"
-        " those of the raw text, but for blanks."
+        " those of the raw text, apart from spaces."
       ) from None
     found.append(alignments.units_of_words(start_W, end_W, lines[row]))
   return found

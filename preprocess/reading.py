@@ -54,7 +54,7 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
   for source, times in zip(split.streams[stream], breaks):
     if times:
       out.add_message(
-        f"{source.path}: {times:,} texts have line breaks, which become blanks"
+        f"{source.path}: {times:,} texts have line breaks, which become spaces"
       )
   return {"counts": counts, "lines": sum(counts)}
 

@@ -45,8 +45,9 @@ class Mixture:
   )
   weights: tuple[Amount, ...] = option(
     (),
-    "Number of passes over each corpus per epoch, config.data.directory first: "
-    "2 is twice, .5 a half, sampled again in each epoch. (): once each.",
+    "Number of passes over each corpus per epoch, that of "
+    "config.data.directory first. With 0.5, each epoch reads another random "
+    "half. (): one pass over each.",
   )
   temperature: Annotated[float, Range(1, 100)] = option(
     1.0,
@@ -96,7 +97,7 @@ class Data:
     "Name of the validation split, which selects the best checkpoint.",
   )
   test: tuple[Name, ...] = option(
-    ("test",), "Names of the test splits, of those prepared; (): none."
+    ("test",), "Names of the prepared splits that serve as test sets; (): none."
   )
   tree: TreeControl = choice(
     TREES,
@@ -124,7 +125,7 @@ class Clean:
 
   max_words: CountOrOff = option(
     175,
-    "Maximum number of words (between blanks) of a side. 0: no limit.",
+    "Maximum number of space-separated words on a side. 0: no limit.",
     unit="words",
   )
   max_characters: CountOrOff = option(
@@ -167,10 +168,10 @@ class Trees:
   target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
-    "CoNLL-U files with trees of the source by another parser: split name -> "
-    "file (gz or plain) of all lines of the raw file; a name in raw_dir, or a "
-    "path. If it is empty, no parser or model is named and the raw files are "
-    "treebanks, their own trees are used.",
+    "CoNLL-U files with trees of the source by another parser: split name "
+    "-> file (plain or .gz) with all lines of the raw file; a name in "
+    "raw_dir, or a path. If it is empty and no parser or model is named, "
+    "the trees of raw files that are treebanks are used.",
   )
   target_conllu: dict[str, str] = option(
     {}, "CoNLL-U files with trees of the target; see source_conllu."
@@ -179,8 +180,8 @@ class Trees:
     {},
     'Further parses of the source, for config.data.tree = "sampled": split '
     "name -> CoNLL-U files, as in source_conllu. Only those of the training "
-    "split are needed. A parse with other words than the best parse of its "
-    "line, or without a tree, is omitted.",
+    "split are needed. A parse that has no tree, or other words than the "
+    "main parse of the line, is omitted.",
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
     {}, "Further parses of the target; see source_alternatives."
@@ -220,15 +221,16 @@ class Prepare:
   )
   splits: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Split name -> (source file, target file), plain text, .gz or .zst. A third "
-    'entry "FIRST-LAST" takes only these lines, from 1, both included; "FIRST-" '
-    "goes to the last. Of a treebank (.conllu, .conllu.gz) the `# text` "
-    "comments are the lines. A side may be several files, their lines one after "
-    'the other: "a.en,b.en", or by a pattern, "part-*.en.gz". One file may have '
-    "both sides: a .tsv file of two columns, or .jsonl (config.prepare.fields). "
-    '("tfds:NAME", TFDS split) is a TFDS dataset, ("tfds:FOLDER", TFDS split) a '
-    "folder that a TFDS builder has made; without a TFDS split, that of the same "
-    "name is read.",
+    "Split name -> (source file, target file), plain text, .gz or .zst. A "
+    'third entry "FIRST-LAST" selects a range of lines, from 1, including '
+    'both ends; "FIRST-" extends to the last line. The lines of a treebank '
+    "(.conllu, .conllu.gz) are its `# text` comments. A side may consist of "
+    'several files, "a.en,b.en" or "part-*.en.gz", which are read one after '
+    "the other. A single file may contain both sides: a .tsv file with two "
+    'columns, or a .jsonl file (see config.prepare.fields). ("tfds:NAME", '
+    'TFDS split) reads a TFDS dataset, and ("tfds:FOLDER", TFDS split) a '
+    "folder written by a TFDS builder; the default TFDS split has the name "
+    "of this split.",
   )
   fields: tuple[str, ...] = option(
     (),
@@ -255,12 +257,13 @@ class Prepare:
   )
   alignments: dict[DataName, tuple[str, ...]] = option(
     {},
-    "Word alignments for config.losses.guided_alignment: split name -> (file,) "
-    'with one line per pair in Pharaoh format, "0-0 1-2": words between blanks '
-    "of source and target, from 0. If other words were aligned, (file, source, "
-    "target) names files with these words, which may differ from the raw text "
-    "in blanks only. Files are given as in config.prepare.parse.source_conllu. "
-    "Only those of the training split are needed.",
+    "Word alignments for config.losses.guided_alignment: split name -> "
+    '(file,) with one line per pair in Pharaoh format, "0-0 1-2": indices '
+    "of space-separated source and target words, from 0. If a tokenized "
+    "text was aligned, (file, source, target) names its files too, which "
+    "may differ from the raw text only in spaces. Files are named as in "
+    "config.prepare.parse.source_conllu. Only those of the training split "
+    "are needed.",
   )
   clean: Clean = section(Clean)
   subset: Subset = section(Subset)

@@ -81,7 +81,7 @@ _OF_SIDE = {
     _INT32, "P", NO_RELATION, "the relations of the same"
   ),
   "unit": Feature(
-    _INT32, "S", NO_WORD, "word between blanks of each subword; EOS: -1"
+    _INT32, "S", NO_WORD, "space-separated word of each subword; EOS: -1"
   ),
   "word_end": Feature(_INT32, "W", 0, "character offset after each word"),
   "utf8": Feature(_UINT8, "X", 0, "sentence, in UTF-8"),
@@ -112,7 +112,7 @@ FEATURES: Mapping[str, Feature] = {
     _INT32,
     "L",
     0,
-    "word alignment: a source and a target word between blanks, of each link",
+    "word alignment: space-separated source and target word of each link",
   ),
 }
 

@@ -63,8 +63,9 @@ class Diverse(DecodingStrategy):
   )
   strength: Amount = option(
     0.5,
-    "Diversity penalty: subtracted from the log probability of a subword for "
-    "each hypothesis of an earlier group that has just been extended by it.",
+    "Diversity penalty. In each step it is subtracted from the log "
+    "probability of a subword once for every hypothesis in earlier groups "
+    "that chose this subword in the same step.",
   )
 
   def begin(self, request: DecodeRequest, decode: Decode) -> _Groups:

@@ -52,7 +52,7 @@ def define_alignments() -> None:
     "alignments",
     False,
     "Whether to append word alignments by cross-attention, such as 0-0 1-2: "
-    "indices of words between blanks, of source and translation, from 0.",
+    "indices of space-separated words of source and translation, from 0.",
   )
   number_flag(
     "alignment_layer",

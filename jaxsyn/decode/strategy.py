@@ -74,8 +74,8 @@ class Decode(LengthPenalty):
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,
-    "Factor f of the maximum output length of a sentence, f * source "
-    "subwords, rounded up, + max_length_offset. EOS and tags count.",
+    "Factor f of the maximum output length, which is f * source subwords "
+    "(including EOS and tags), rounded up, plus max_length_offset.",
   )
   max_length_offset: Annotated[int, Range(0, 100_000)] = option(
     10,

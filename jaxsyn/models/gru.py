@@ -164,10 +164,10 @@ class Gru(Architecture):
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",
     'Initialization of matrices: "xavier" uniform; or "orthogonal" as in '
-    "Nematus, for square matrices, and N(0, 0.01²) for all others. The "
-    "latter learns much later: on the generated corpus it has learned "
-    'nothing after 600 updates, where "xavier" has 68 BLEU on the '
-    "validation split.",
+    "Nematus, for square matrices, and N(0, 0.01²) for all others. With the "
+    "latter, learning starts much later: on the generated corpus, the model "
+    'has learned nothing after 600 updates, when "xavier" reaches 68 BLEU '
+    "on the validation split.",
   )
   dropout_embedding: Rate = option(
     0.2,

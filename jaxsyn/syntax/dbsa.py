@@ -85,9 +85,9 @@ class Dbsa(Supervised):
   )
   rows: Literal["output", "input"] = option(
     "output",
-    'Decoder state that parses a subword: "output", the state that '
-    "predicts it, as in the authors' code, which has not read the "
-    'subword; "input", the next state, which has.',
+    'Decoder state that parses a subword: "output", the state that predicts '
+    'the subword, without having read it, as in the authors\' code; "input", '
+    "the next state, which has read it.",
   )
 
   modifier: ClassVar[type[Modifier]] = _Dbsa

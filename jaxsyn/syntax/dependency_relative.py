@@ -73,10 +73,10 @@ class DependencyRelative(Labelled):
   )
   label: Literal["depth", "distance"] = option(
     "depth",
-    'Label of a pair of words: "depth", the clipped difference of their '
+    'Label of a pair of words, clipped: "depth", the difference of their '
     "depths, as published, which is independent of their distance; "
-    '"distance", the number of edges between them, negative if the key '
-    "comes first in the sentence, clipped. The latter is ours.",
+    '"distance" (our variant), the number of edges between them, negative '
+    "if the key comes before the query in the sentence.",
   )
 
   modifier: ClassVar[type[Modifier]] = _DependencyRelative

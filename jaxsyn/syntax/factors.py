@@ -176,9 +176,9 @@ class Factors(ModifierSpec):
   names: tuple[Annotated[str, RegistryKey(FACTORS)], ...] = option(
     ("upos", "feats", "lemma", "relation", "position", "subword"),
     "Factors of a word that are embedded: annotations with labels; "
-    '"relation"; "position" of the word in the sentence; "subword", '
-    "whether the subword is the complete word, its begin, its middle or "
-    "its end. (): none.",
+    '"relation"; "position" of the word in the sentence; "subword", whether '
+    "the subword is the complete word, or its beginning, middle or end. (): "
+    "none.",
   )
   join: Literal["concatenate", "sum"] = option(
     "concatenate",

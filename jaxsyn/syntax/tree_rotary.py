@@ -95,10 +95,10 @@ class TreeRotary(OnAllHeads):
     Literal["line", "depth", "parent"], Literal["line", "depth", "parent"]
   ] = option(
     ("line", "depth"),
-    "Positions that rotate the first, third, ... pair of channels, and "
-    'the other pairs: "line", the position in subwords; "depth", the '
-    'number of edges below the root plus 1 (0 for EOS); "parent", the '
-    "middle of the parent in subwords.",
+    "Two kinds of positions, one that rotates the first, third, ... pair of "
+    'channels, and one for the other pairs: "line", the position in '
+    'subwords; "depth", the number of edges below the root plus 1 (0 for '
+    'EOS); "parent", the middle of the parent in subwords.',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreeRotary

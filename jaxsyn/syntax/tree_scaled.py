@@ -113,8 +113,8 @@ class TreeScaled(Gaussian):
   )
   random_distance: CountOrOff = option(
     0,
-    "Distance k that replaces that of a pair dropped by RS-Sparse; 0: the "
-    "pair is treated as set by `fill`.",
+    "Distance k that RS-Sparse gives to a dropped pair; 0: `fill` "
+    "determines what happens to it.",
     unit="edges",
   )
   wink: CountOrOff = option(

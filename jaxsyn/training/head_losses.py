@@ -159,9 +159,9 @@ class Synchronisation(LayerLoss):
   )
   layer: Layer = option(
     -2,
-    "Decoder layer whose cross-attention maps the source parse, from 0, "
-    "or from the end if negative. -2 is the paper's, the last but one; in "
-    "a decoder of one layer it is that layer.",
+    "Decoder layer whose cross-attention maps the source parse, from 0, or "
+    "from the end if negative. The paper uses the last but one (-2). In a "
+    "decoder of one layer, -2 is that layer.",
   )
   normalise: Literal["softmax", "renorm", "log"] = option(
     "softmax",

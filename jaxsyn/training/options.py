@@ -160,8 +160,9 @@ class Train:
   ema: Rate = option(
     0.0,
     "Decay d of an exponential moving average of the parameters, which is "
-    "used for evaluation; 0: off. The parameters after update i of n have "
-    "weight dⁿ⁻ⁱ, the initial ones none.",
+    "used for evaluation; 0: off. After n updates, the weight of the "
+    "parameters after update i is proportional to dⁿ⁻ⁱ; the initial "
+    "parameters have no weight.",
     common=True,
   )
   average: Count = option(

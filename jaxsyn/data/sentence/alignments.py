@@ -44,7 +44,7 @@ def parse_links(
       forms = "i-j, or i?j for a possible link" if possible else "i-j"
       raise InputError(
         f"{where}: {text[:40]!r} is not a link. Links are {forms}: a source word and"
-        " a target word, from 0, with blanks between links."
+        " a target word, from 0; links are separated by spaces."
       )
     link = int(match[1]), int(match[3])
     links.append(link)

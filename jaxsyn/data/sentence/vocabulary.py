@@ -48,9 +48,10 @@ class Subwords:
   type: Literal["bpe", "unigram", "word", "char"] = option(
     "bpe",
     'Type of the SentencePiece model. "word" keeps the `size` most frequent '
-    "strings between blanks; give it tokenized files (Moses with "
-    "-no-escape, KyTea) so that words have no punctuation. Translations are "
-    'then tokenized too, and other words are unknown, "⁇" in translations.',
+    "space-separated strings; use tokenized files (Moses with -no-escape, "
+    "KyTea), so that words do not include punctuation. Translations are "
+    'then tokenized too, and all other words are unknown ("⁇" in '
+    "translations).",
   )
   joint: bool = option(True, "Whether both sides share one vocabulary.")
   character_coverage: Annotated[float, Range(0.98, 1)] = option(

@@ -117,12 +117,12 @@ class SyntaxDirected(WindowSpec):
   )
   position: Literal["interp", "hard", "expected"] = option(
     "interp",
-    'Tree distances M[p] from the predicted position p. "interp": M of '
-    "⌊p⌋ and ⌈p⌉, mixed by the fraction of p, so that p gets a gradient; "
-    "equal to the paper for integer p. The nearer of the two determines "
-    'which words are visible. Ours. "hard": M of ⌊p⌋, exactly as in the '
-    'paper. "expected": Σ_k α_k M[k] with the global weights α, without a '
-    "predicted position. Ours.",
+    'Tree distances M[p] from the predicted position p. "interp" (our '
+    "variant): interpolated between M[⌊p⌋] and M[⌈p⌉], so that p gets a "
+    "gradient; for integer p, it equals the paper's. The nearer of the two "
+    'determines which words are visible. "hard": M[⌊p⌋], as in the paper. '
+    '"expected" (our variant): Σ_k α_k M[k] with the global weights α, '
+    "without a predicted position.",
   )
   apply: Literal["multiply", "add_log"] = option(
     "multiply",
