@@ -152,7 +152,7 @@ CASES = [
   # Alignments.
   (LINKS, replaced("0-0 1:1", make=lambda _: ""), r"new:5: '1:1' is not a link"),
   (LINKS, end_of_line("{}-0"), r"new:1: .* has word \d+ of the source, whose line 1"),
-  (LINKS, end_of_line("0-{0}"), r"new:1: .* word (\d+) of the target, .* has \1 wor"),
+  (LINKS, end_of_line("0-{0}"), r"new:1: .* word (\d+) of the target, .* has \1 space"),
   (LINKS, lambda lines: ["0-0"] * 2, r"new has 2 lines, but .* has 60\. Line N"),
   (LINKS, None, r"alignments\.train: there is no file new"),
   ({"prepare.alignments": {"train": ("a", "b")}}, None,
