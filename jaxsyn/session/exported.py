@@ -44,8 +44,8 @@ class _ExportRecord:
 
 
 def is_exported(folder: pathlib.Path) -> bool:
-  """Returns whether a directory contains an exported model."""
-  return files.is_file(folder / RECORD_FILE)
+  """Returns whether a directory contains an exported model, even in part."""
+  return any(files.is_file(folder / name) for name in (RECORD_FILE, ARRAYS))
 
 
 def write(folder: pathlib.Path, parameters: Parameters) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 
@@ -47,6 +48,15 @@ def test_translates_like_the_run(run, folder):
   names = "model.safetensors model.json config.json manifest.json README.md"
   names += " vocabulary.model parser.source.udpipe"
   assert {path.name for path in folder.iterdir()} == {*names.split()}
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors"])
+def test_a_missing_file_is_named(folder, tmp_path, name):
+  copy = tmp_path / "copy"
+  shutil.copytree(folder, copy)
+  (copy / name).unlink()
+  with pytest.raises(InputError, match=rf"{name} is corrupt \(.*No such file"):
+    Session(copy)
 
 
 def test_the_model_card(run, folder, tmp_path):
