@@ -317,8 +317,13 @@ def findings(
   cut = held_out * len(lacking)
   train = stats["train"]
   tested = {name: one.sources for name, one in stats.items() if name != "train"}
+  remedies = dict.fromkeys(tested, "Remove them from the training files")
   if cut:
     tested[" and ".join(lacking)] = train.sources[:cut]
+    remedies[" and ".join(lacking)] = (
+      "Keep one pair of each source: paste SOURCE TARGET | "
+      "awk -F'\\t' '!n[$1]++' > pairs.tsv"
+    )
     lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
     mean = max(1, statistics.fmean(train.lengths))
     if not 0.67 < statistics.fmean(train.lengths[:cut]) / mean < 1.5:
@@ -331,6 +336,6 @@ def findings(
     if repeated := sum(source in trained for source in sources):
       lines.append(
         f"warning: {repeated:,} of the {len(sources):,} sources of {split} are in "
-        "training too: scores will be too high"
+        f"training too: scores will be too high. {remedies[split]}"
       )
   return lines

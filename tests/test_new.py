@@ -141,9 +141,23 @@ def test_needs_enough_pairs_to_hold_some_out(folder):
   made = unparsed("mine", one, dev=one, test=one)
   assert [line for line in made.messages if "in training" in line] == [
     f"warning: 1 of the 1 sources of {split} are in training too: scores will "
-    "be too high"
+    "be too high. Remove them from the training files"
     for split in ("validation", "test")
   ]
+
+
+def test_repeated_sources_are_removed_by_the_command_in_the_warning(folder):
+  words = [f"word {i % 30}" for i in range(100)]
+  train = Files(write("train.en", words), write("train.fr", words))
+  (warning,) = [m for m in unparsed("a", train).messages if "too high" in m]
+  command = warning.partition("source: ")[2]
+  for name, file in zip(("SOURCE", "TARGET"), train.names):
+    command = command.replace(name, file)
+  subprocess.run(command, shell=True, check=True)
+  pairs = pathlib.Path("pairs.tsv").read_text().splitlines()
+  assert pairs == [f"word {i}\tword {i}" for i in range(30)]
+  made = unparsed("b", Files("pairs.tsv"), languages=("en", "fr"))
+  assert not [m for m in made.messages if "too high" in m]
 
 
 def test_never_replaces_a_config_and_names_the_dataset():
