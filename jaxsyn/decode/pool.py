@@ -21,6 +21,7 @@ import numpy as np
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.programs import (
+  CACHE_GROWTH,
   NO_STEP_LIMIT,
   STEPS,
   DecodingPrograms,
@@ -29,8 +30,11 @@ from jaxsyn.decode.programs import (
 )
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 
-CACHE_LENGTH = 16  # initial; doubled when the cache is full
-SHRINK_FACTOR = 4  # a pool shrinks when at most 1 of this many slots is needed
+# The initial length of a decoder cache, and the share of the slots that is still
+# needed when a pool shrinks. With 64 and 8, 500 sentences compile 10 programs; with
+# 16, twice the length when it is full, and 4, they compiled 18 and took as long.
+CACHE_LENGTH = 64
+SHRINK_FACTOR = 8
 CANCEL_STEPS = 32  # maximum steps between two checks of `is_wanted`
 
 
@@ -106,8 +110,8 @@ class Pool:
     slots, cache_length = old.slots, old.cache_length
     if unfinished <= slots // SHRINK_FACTOR:
       slots = doubled(unfinished, old.entering)
-    if self._filled > cache_length:
-      cache_length = min(doubled(self._filled, cache_length), old.length)
+    while self._filled > cache_length < old.length:
+      cache_length = min(CACHE_GROWTH * cache_length, old.length)
     size = self._size = dataclasses.replace(
       old, slots=slots, cache_length=cache_length
     )

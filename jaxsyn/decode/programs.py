@@ -30,6 +30,9 @@ NO_STEP_LIMIT = 2**30
 # longer.
 STEPS = 2
 SMALL = 64  # hypotheses
+# Factor by which a full decoder cache grows. Every length is another program, and
+# compiling it takes longer than the attention to empty positions in most inputs.
+CACHE_GROWTH = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,7 +354,7 @@ def cache_sizes(
     length = size.length
   while length < size.length:
     yield dataclasses.replace(size, cache_length=length)
-    length *= 2
+    length *= CACHE_GROWTH
   yield dataclasses.replace(size, cache_length=size.length)
 
 
