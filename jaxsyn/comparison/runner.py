@@ -29,7 +29,7 @@ POLL_SECONDS = 0.1  # between checks of the processes
 LOG_SECONDS = 1.0  # between checks of the runs' logs
 # Until a line about a run without news, before and after its first validation.
 STATUS_SECONDS = 30.0
-LATER_STATUS_SECONDS = 300.0
+LATER_STATUS_SECONDS = 60.0
 
 Command = Callable[[TrainingJob], Sequence[str]]
 Slot = Mapping[str, str]  # environment variables of one process at a time
