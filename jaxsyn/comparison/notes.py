@@ -18,6 +18,7 @@ from jaxsyn.comparison.tables import (
   verdict,
 )
 
+MIN_BLEU = 1.0  # of a system that has begun to learn
 BOLD = "Bold marks the best mean of a column and is not a test."
 OF_RUNS = (
   "Minutes and tokens/s depend on other programs on the machine: compare them "
@@ -45,10 +46,10 @@ def family_tests(results: Comparison) -> list[Hierarchical]:
 
 
 def conclusions(results: Comparison) -> list[str]:
-  """Returns sentences that list the tested pairs of systems by verdict."""
+  """Returns warnings, and sentences that list the tested pairs by verdict."""
   tests = family_tests(results)
   metric, where = results.metrics[0], results.primary.name
-  texts = []
+  texts = _warnings(results)
   for kind in ("better", "worse", "equivalent", "undecided"):
     chosen = [d for d in tests if d.verdict == kind]
     if not chosen:
@@ -70,6 +71,25 @@ def conclusions(results: Comparison) -> list[str]:
     texts.append(
       f"{metric}, {where}: {len(chosen)} of {len(tests)} {noun} {verb} {meaning}: "
       f"{pairs}."
+    )
+  return texts
+
+
+def _warnings(results: Comparison) -> list[str]:
+  """Returns reasons why no conclusion can be drawn from the scores."""
+  texts = []
+  bleu = [s.mean for s in results.primary.scores if s.metric == "BLEU"]
+  if bleu and max(bleu) < MIN_BLEU:
+    texts.append(
+      f"No system reaches {MIN_BLEU:g} BLEU: differences between systems that "
+      "have hardly learned anything mean nothing. Train longer, or compare "
+      "likelihoods (--metrics log_likelihood)."
+    )
+  if len(results.seeds) == 2:
+    (_, double), (_, single) = MARKS
+    texts.append(
+      "Two seeds are too few for a claim: p-values are too small, so that "
+      f"{single}, {double} and verdicts are no evidence."
     )
   return texts
 
@@ -126,11 +146,6 @@ def _of_seeds(results: Comparison) -> list[str]:
       f"{names}."
     )
   texts += _of_variances(results.primary.errors)
-  if len(results.seeds) == 2:
-    texts.append(
-      "Two seeds are too few for a claim: p-values are too small, so that "
-      f"{single} and {double} are no evidence."
-    )
   return texts
 
 
@@ -144,8 +159,8 @@ def _of_variances(errors: Sequence[ErrorVariance]) -> list[str]:
   )
   texts = [
     "Instead of the ± of each system, the tests use residual standard "
-    "deviations, which do not include what all systems gain or lose with a "
-    f"seed. Pooled over {errors[0].systems} systems, with {errors[0].degrees} "
+    "deviations, from which the effect of a seed on all systems is subtracted. "
+    f"Pooled over {errors[0].systems} systems, with {errors[0].degrees} "
     f"degrees of freedom: {sds}. Largest of a single system: {largest}."
   ]
   for error in errors:

@@ -115,6 +115,19 @@ def test_all_systems_have_a_description():
     assert len(text) > 20 or (name == "of_an_older_version" and not text), name
 
 
+def test_warnings_precede_conclusions():
+  first, *rest = notes.conclusions(made())
+  assert "Two seeds are too few" in first and "2 of 3 pairs" in rest[0]
+  scores = [
+    dataclasses.replace(s, mean=s.mean / 40) for s in made().splits[0].scores
+  ]
+  first, *rest = notes.conclusions(with_split(scores=tuple(scores)))
+  assert first.startswith("No system reaches 1 BLEU") and len(rest) > 1
+  scores[0] = dataclasses.replace(scores[0], mean=1.0)
+  first, *_ = notes.conclusions(with_split(scores=tuple(scores)))
+  assert "Two seeds are too few" in first
+
+
 def test_lists_the_options_that_differ_from_the_baseline():
   first, second, third = made().systems
   pascal = as_dict(config_of("pascal"))
