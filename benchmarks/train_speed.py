@@ -1,16 +1,19 @@
 """Measures the training speed of systems, alternating after every step.
 
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
-    [--systems transformer,pascal|all] [--seconds 60] [--size small]
+    [--systems transformer,pascal|all] [--seconds 60] [--size small] \\
+    [--memory_gib 4,0.01]
 
 The systems are trained on the same batches, and the others are compared with the
 first. Tokens are target subwords with EOS, without padding. "/cpu-s" is per second
-of processor time.
+of processor time. With several values of --memory_gib, each system is trained with
+each: with little memory, a thread reads shuffling windows beside the steps.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -129,10 +132,17 @@ def run(values: flags.FlagValues) -> Figures:
   names = values.systems
   names = list(systems.SYSTEMS) if names == ["all"] else names
   options = {"batch.tokens": values.tokens, "batch.shapes": values.shapes}
+  memory = [float(gib) for gib in values.memory_gib]
+  pairs = [*itertools.product(names, memory)]
   trainers = [
-    DatasetTrainer(sized(name, values.size, **options), values.data)
-    for name in names
+    DatasetTrainer(
+      sized(name, values.size, **options, **{"batch.memory_gib": gib}),
+      values.data,
+    )
+    for name, gib in pairs
   ]
+  if len(memory) > 1:
+    names = [f"{name}_in_{gib:g}_gib" for name, gib in pairs]
   for trainer in trainers:  # the first step is slower
     trainer.train()
     trainer.tokens = 0
@@ -167,5 +177,6 @@ if __name__ == "__main__":
   flags.DEFINE_string("size", "small", "Model size: tiny, small, base or big.")
   flags.DEFINE_integer("tokens", 4096, "Padded subwords in a batch.")
   flags.DEFINE_integer("shapes", 12, "Number of batch shapes.")
+  flags.DEFINE_list("memory_gib", ["4"], "Values of config.batch.memory_gib.")
   flags.DEFINE_float("seconds", 60.0, "Training time of all systems together.")
   cli.main(_main)

@@ -38,6 +38,7 @@ from jaxsyn.training.checkpoint_writer import CheckpointWriter
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.profile import Profile
 from jaxsyn.training.runtime import enough_memory, set_up_jax
+from jaxsyn.training.schedules import SCHEDULES, WarmedUp
 from jaxsyn.training.step import first_params
 from jaxsyn.utils import exits
 from jaxsyn.validation import AttentionLogger, Validator
@@ -131,9 +132,10 @@ def _run(
   profile = Profile(config.train.profile, folder, config.train.steps)
   wrong_parent_rates = _wrong_parents(config, split)
   messages = [
-    f"the best checkpoint is that of {selection.title(config.train)}",
+    f"the best checkpoint is selected by {selection.title(config.train)}",
     _training_length(config, loader),
     *(f"warning: {warning}" for warning in warnings),
+    _warmup_warning(config),
     *loader.messages,
     frozen_message,
     *map(_describe_rates, wrong_parent_rates.items()),
@@ -237,8 +239,19 @@ def _training_length(config: Config, loader: DataLoader) -> str:
     if train.minutes
     else "unless config.train.minutes or config.train.patience ends it"
   )
+  return f"{train.steps:,} steps: {epochs:,.1f} epochs of {examples:,} examples, {end}"
+
+
+def _warmup_warning(config: Config) -> str:
+  """Returns a warning if training ends during the warm-up; "" otherwise."""
+  schedule = config.optimiser.schedule
+  updates = config.train.steps // config.optimiser.accumulate
+  if not isinstance(schedule, WarmedUp) or schedule.warmup < updates:
+    return ""
   return (
-    f"{train.steps:,} steps, {epochs:,.1f} times {examples:,} examples, {end}"
+    f"warning: the warm-up takes {schedule.warmup:,} updates and the run has "
+    f"{updates:,}, so the learning rate does not pass its peak; lower "
+    f"config.optimiser.{SCHEDULES.name_of(schedule)}.warmup for a short run"
   )
 
 

@@ -36,11 +36,15 @@ ALONE = dataclasses.replace(shape_of(SHORT), rows=1)
 
 
 def one_for_each_part() -> list[str]:
-  """One system for each modifier in each of its places, and for each window."""
+  """One system for each modifier in each of its places, and for each window.
+
+  A modifier whose options decide which features it reads has one for each.
+  """
   names = {}
   for name in SYSTEMS:
     for stack, part, spec in parts_of(plan_of(name)):
-      names.setdefault((stack, part, getattr(spec, "at", "")), name)
+      place = stack, part, getattr(spec, "at", "")
+      names.setdefault((*place, spec.required_features), name)
   return sorted({*names.values()})
 
 

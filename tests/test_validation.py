@@ -14,6 +14,7 @@ from scored import score
 
 from jaxsyn import train
 from jaxsyn.config import read_config, with_defaults
+from jaxsyn.configs import base
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
@@ -40,14 +41,33 @@ def small(tiny, **changes):
   return config
 
 
+@pytest.mark.parametrize(
+  "options, warned",
+  [
+    ({}, True),  # 80 batches of 4 updates each
+    ({"accumulate": 1}, False),
+    ({"schedule": "constant"}, False),
+    ({"inverse_sqrt.warmup": 19}, False),
+  ],
+)
+def test_warns_of_a_warmup_that_lasts_until_the_end(options, warned):
+  config = base.get_config()
+  config.train.steps, config.optimiser.accumulate = 80, 4
+  config.optimiser.inverse_sqrt.warmup = 20
+  config.optimiser.update_from_flattened_dict(options)
+  warning = train._warmup_warning(with_defaults(read_config(config)))
+  assert bool(warning) == warned, warning
+
+
 def test_selects_the_best_checkpoint_by_the_metric(tiny, tmp_path, capsys):
   folder = tmp_path / "run"
   request = {"selection": "chrf", "steps": 20, "evaluate_every": 10}
   request["validation_sentences"] = 8
   outcome = train.run(small(tiny, **request), folder)
   output = capsys.readouterr().out
-  assert "the best checkpoint is that of chrF" in output
-  assert re.search(r"20 steps, \d\.\d times 600 examples, unless", output)
+  assert "the best checkpoint is selected by chrF" in output
+  assert re.search(r"20 steps: \d\.\d epochs of 600 examples, unless", output)
+  assert "warm-up takes 400 updates and the run has 20, so" in output
   lines = (folder / "log.jsonl").read_text().splitlines()
   seen = [r for r in map(json.loads, lines) if r["kind"] == "validation"]
   assert [r["step"] for r in seen] == [10, 20]

@@ -54,23 +54,22 @@ def conclusions(results: Comparison) -> list[str]:
     chosen = [d for d in tests if d.verdict == kind]
     if not chosen:
       continue
-    meaning = f"{verdict(chosen[0])} (Holm-adjusted p < {LEVEL})"
+    reason = f"Holm-adjusted p < {LEVEL}"
     if kind == "equivalent":
-      meaning = f"{verdict(chosen[0])} (p < {LEVEL})"
+      reason = f"p < {LEVEL}"
     elif kind == "undecided":
-      meaning = "undecided: no significant difference"
+      reason = "no significant difference"
       if chosen[0].margin is not None:
-        meaning += ", and equivalence is not shown"
+        reason += ", and equivalence is not shown"
     pairs = "; ".join(
       f"{d.system} against {d.baseline} {points(d.value, metric, '+')} "
       f"({points(d.low, metric, '+')} to {points(d.high, metric, '+')})"
       for d in sorted(chosen, key=lambda d: -d.value)
     )
     noun = "pair" if len(tests) == 1 else "pairs"
-    verb = "is" if len(chosen) == 1 else "are"
     texts.append(
-      f"{metric}, {where}: {len(chosen)} of {len(tests)} {noun} {verb} {meaning}: "
-      f"{pairs}."
+      f"{metric}, {where}: {verdict(chosen[0])} ({reason}) in {len(chosen)} of "
+      f"{len(tests)} {noun}: {pairs}."
     )
   return texts
 
@@ -136,7 +135,7 @@ def _of_seeds(results: Comparison) -> list[str]:
     f"sentences (hierarchical bootstrap, {results.samples} resamples, corrected "
     f"for few seeds), Holm-adjusted in the family of {len(tests)} "
     f"{'test' if len(tests) == 1 else 'tests'} ({results.metrics[0]}, "
-    f"{results.primary.name}). Other scores have no mark."
+    f"{results.primary.name}). Other scores are unmarked."
   ]
   tested = {(d.system, d.baseline) for d in tests}
   if missing := [pair for pair in results.family if tuple(pair) not in tested]:
@@ -158,10 +157,10 @@ def _of_variances(errors: Sequence[ErrorVariance]) -> list[str]:
     f"{e.metric} {points(e.largest_sd, e.metric)} ({e.largest})" for e in errors
   )
   texts = [
-    "Instead of the ± of each system, the tests use residual standard "
-    "deviations, from which the effect of a seed on all systems is subtracted. "
+    "The tests do not use the ± of each system but residual standard "
+    "deviations, which exclude the effect that a seed has on all systems. "
     f"Pooled over {errors[0].systems} systems, with {errors[0].degrees} "
-    f"degrees of freedom: {sds}. Largest of a single system: {largest}."
+    f"degrees of freedom: {sds}. Largest of any system: {largest}."
   ]
   for error in errors:
     if error.p is not None and error.p < LEVEL:

@@ -21,7 +21,8 @@ class Schedule(Choice):
   def make(self, peak: float, width: int) -> optax.Schedule:
     """Returns the learning rate as a function of the update index.
 
-    Updates are counted from 0.
+    The function receives the index of an update, counted from 0, as an int32
+    scalar.
 
     Args:
       peak: Value of config.optimiser.learning_rate.
@@ -31,7 +32,7 @@ class Schedule(Choice):
 
 
 @dataclasses.dataclass(frozen=True)
-class _WarmedUp(Schedule):
+class WarmedUp(Schedule):
   """Base class of schedules with a warm-up, and a minimum rate after it."""
 
   warmup: CountOrOff = option(
@@ -48,28 +49,32 @@ class _WarmedUp(Schedule):
     """Number of warm-up updates, at least 1."""
     return max(self.warmup, 1)
 
+  def rise(self, n: Array, peak: float) -> Array:
+    """Returns the rate of update `n` in a linear warm-up to the peak."""
+    return _FIRST_RATE + n / self.warmup_updates * (peak - _FIRST_RATE)
+
 
 @dataclasses.dataclass(frozen=True)
-class InverseSquareRoot(_WarmedUp):
+class InverseSquareRoot(WarmedUp):
   """Linear warm-up, then inverse-square-root decay, as in fairseq.
 
   After the warm-up, the rate of update n is peak · √(warmup / n).
   """
 
   def make(self, peak: float, width: int) -> optax.Schedule:
-    warmup, start = self.warmup_updates, _FIRST_RATE
+    warmup = self.warmup_updates
 
     def rate(count: Array) -> Array:
       n = jnp.asarray(count, jnp.float32)
-      rise = start + n / warmup * (peak - start)
       fall = peak * jnp.sqrt(warmup / jnp.maximum(n, 1.0))
-      return jnp.where(n < warmup, rise, jnp.maximum(fall, self.minimum))
+      fall = jnp.maximum(fall, self.minimum)
+      return jnp.where(n < warmup, self.rise(n, peak), fall)
 
     return rate
 
 
 @dataclasses.dataclass(frozen=True)
-class Noam(_WarmedUp):
+class Noam(WarmedUp):
   """Noam schedule: linear warm-up, then inverse-square-root decay.
 
   The rate of update n, from 1, is factor · D^-½ · min(n^-½, n · warmup^-3/2)

@@ -96,7 +96,7 @@ def test_markdown():
     "| pascal | pascal_random_tree | +2.00 | +1.00 .. +3.00 | 0.0001 |",
     "Two seeds are too few",
     "a chip, 2 cores",
-    "2 of 3 pairs are better (Holm-adjusted p < 0.05): pascal against "
+    "better (Holm-adjusted p < 0.05) in 2 of 3 pairs: pascal against "
     "pascal_random_tree +2.00 (+1.00 to +3.00); pascal against transformer "
     "+1.00 (+0.00 to +2.00).",
     "with the best checkpoint by validation BLEU (13a), beam 5, length penalty "
