@@ -97,7 +97,7 @@ ABOUT_OPTIONS = """# Options
 All options with type, bounds, default and description. Set an option on the command line
 after `--config FILE:SYSTEM`, as in `--config.optimiser.learning_rate=1e-3`, or in a config
 file, as in `config.optimiser.learning_rate = 1e-3`. `--helpconfig=optimiser` of each command
-prints a section. Options marked ↻ may change when a run is resumed.
+prints a section. Options marked ↻ can be changed when a run is resumed.
 """
 
 

@@ -50,7 +50,7 @@ def _help() -> str:
     [
       f"{jaxsyn.__doc__}\n\nusage: jaxsyn COMMAND [flags]\n",
       *rows,
-      "\njaxsyn COMMAND --help lists its flags; jaxsyn --version, versions.",
+      "\nCOMMAND --help lists its flags; jaxsyn --version prints versions.",
     ]
   )
 

@@ -46,12 +46,13 @@ def config_flag() -> None:
   config_flags.DEFINE_config_file(
     "config",
     help_string="Config: the name of one that comes with jaxsyn, or a file of "
-    "your own (mine.py); after ':' a system: multi30k_en_de:pascal. Configs of "
-    "papers have a task first: papers/pascal:nc11_en_de:pascal. "
-    "It is a Python program and is run: read one from elsewhere first. "
-    "Any option can follow: --config.model.width=256. --helpconfig lists the "
-    "options, --helpconfig=model those of a section; after --config, with its "
-    "values.",
+    "your own (mine.py); after ':' a system: "
+    "multi30k_en_de:pascal. Paper configs take a task first: "
+    "papers/pascal:nc11_en_de:pascal. A config is Python code "
+    "that is run: read others' before use. Any option can follow: "
+    "--config.model.width=256. --helpconfig lists options, "
+    "--helpconfig=model a section's, with the values of any "
+    "--config before it.",
   )
 
 

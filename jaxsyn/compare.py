@@ -3,7 +3,7 @@
 jaxsyn compare --config multi30k_en_de \\
   --systems transformer,pascal,deps_san --seeds 3 --workdir runs/cmp
 
-From the files result.json of finished runs, without data and checkpoints:
+From the result.json files of finished runs, without data or checkpoints:
 
 jaxsyn compare --results runs/cmp results/other --workdir report
 
@@ -11,8 +11,8 @@ The first system is the baseline. Run k of every system has config.seed = k and 
 the same batches in the same order. The same command resumes after an
 interruption, adds --systems and --seeds, and otherwise writes the report again:
 report.html, .json, .md and .tex in --workdir (`jaxsyn.comparison.planned_jobs`
-lists all files). Each run is tested against the baseline's run of the same seed
-over sentences (--significance), and systems over seeds and sentences
+lists all files). Runs are tested over sentences against the baseline run with
+their seed (--significance), and systems over seeds and sentences
 (`jaxsyn.comparison.hierarchical`).
 """
 
@@ -351,9 +351,10 @@ def define_flags() -> None:
   list_flag(
     "results",
     [],
-    "Results of finished runs instead of --config: files result.json, or "
-    "folders that are searched for them, as in --results runs/a runs/b. Nothing "
-    "is trained. The baseline is the first of --systems, or transformer.",
+    "Results of finished runs instead of --config: result.json files, or "
+    "folders that are searched for them, as in --results runs/a runs/b. "
+    "Nothing is trained. The baseline is the first of --systems, or "
+    "transformer.",
   )
   named_systems.define_flags()
   number_flag(
@@ -369,12 +370,13 @@ def define_flags() -> None:
     "processes",
     1,
     Range(1, 1000),
-    "Runs at a time on the same devices; more than 1 if one leaves them idle.",
+    "Number of concurrent runs on the same devices; more than 1 if one run "
+    "leaves them idle.",
   )
   list_flag(
     "devices",
     [],
-    "GPUs by number, as in 0,1,2,3: --processes runs at a time on each.",
+    "GPU numbers, as in 0,1,2,3, each with --processes runs at a time.",
   )
 
 

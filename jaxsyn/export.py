@@ -85,8 +85,8 @@ def define_flags() -> None:
     "format",
     "safetensors",
     list(FORMATS),
-    "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: for "
-    "CTranslate2, a Transformer without attention modifiers.",
+    "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: "
+    "CTranslate2 format, only for Transformers without attention modifiers.",
   )
   flags.DEFINE_string(
     "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
@@ -100,7 +100,7 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "with_parser",
     True,
-    "Whether to export the parser's file of a model that reads trees.",
+    "Whether to export the parser file too if the model reads trees.",
   )
 
 

@@ -8,19 +8,19 @@ the output folder, where N is the line of the input, e.g. 0001:
   index.html                           page with the sentences and their figures
   sentence_N.json                      all numbers, words, trees, translation
   sentence_N.tree.png                  the parser's tree
-  sentence_N.tree_read.png             the tree of a control
+  sentence_N.tree_read.png             a control's own tree
   sentence_N.tree_found.png            parents found by a supervised head
   sentence_N.PART.encoder_0.png        syntax weighting or bias of a modifier
-  sentence_N.PART.KIND.encoder_embeddings.png   vectors that it adds, compared
+  sentence_N.PART.KIND.encoder_embeddings.png   similarity of added vectors
   sentence_N.attention.encoder_0.png   all heads of a layer
   sentence_N.attention.WINDOW.cross_0.png   a window of a recurrent decoder
-  probe.json                           how often the strongest other word of a
-                                       word is its parent, child or neighbour
+  probe.json                           how often a word's most attended other word is
+                                       its parent, child or neighbor
 
 Attention is pooled from subwords to words: a row is the mean of a word's subwords,
 a column the sum; rows sum to 1. In decoder and cross-attention, a row is the word
 being predicted. Words of a translation are separated by its spaces; without spaces,
-each subword is a word. What modifiers compute is drawn between subwords.
+each subword is a word. Modifiers' values are drawn for subword pairs.
 """
 
 # This module has the name of one in the standard library: run other files of this
@@ -101,9 +101,11 @@ def define_flags() -> None:
     None,
     "File of text or CoNLL-U, plain or .gz; - for standard input.",
   )
-  flags.DEFINE_string("output", None, "Output folder; WORKDIR/inspect.")
+  flags.DEFINE_string(
+    "output", None, "Output folder; default: WORKDIR/inspect."
+  )
   flags.DEFINE_bool(
-    "conllu", False, "Whether the input is CoNLL-U, as a file *.conllu is."
+    "conllu", False, "Whether the input is CoNLL-U; default for *.conllu."
   )
   number_flag(
     "limit",
@@ -111,7 +113,7 @@ def define_flags() -> None:
     Range(0, 1_000_000),
     "Number of sentences that are drawn; all are probed.",
   )
-  list_flag("layers", [], "Layers that are drawn, from 0, as in 0,2; all.")
+  list_flag("layers", [], "Layers to draw, from 0, as in 0,2; default: all.")
   flags.DEFINE_string(
     "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
   )

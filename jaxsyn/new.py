@@ -405,13 +405,16 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 
 _FLAGS = {
-  "folder": "Folder of the config, data and runs; --folder may be left out.",
+  "folder": "Folder of the config, data and runs; may be positional: new "
+  "FOLDER.",
   "name": "Name of the dataset; default: that of the folder.",
   "source": "Source text for training, or a .tsv of both sides.",
-  "target": "Target text for training; none for a .tsv.",
-  "dev_source": "Source text for validation; default: the first lines.",
+  "target": "Target text for training; omit for a .tsv.",
+  "dev_source": "Source text for validation; default: the first lines of "
+  "--source.",
   "dev_target": "Target text for validation.",
-  "test_source": "Source text for testing; default: the next lines.",
+  "test_source": "Source text for testing; default: the next lines of "
+  "--source.",
   "test_target": "Target text for testing.",
   "source_language": "Language code; default: from the file's name or text.",
   "target_language": "Language code; default: from the file's name or text.",
@@ -422,7 +425,7 @@ def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn new`."""
   for name, meaning in _FLAGS.items():
     flags.DEFINE_string(name, "", meaning)
-  meaning = "UDPipe file; auto: UDPipe's model of the language; none."
+  meaning = "UDPipe file; auto: the language's model; none: no parser."
   flags.DEFINE_string("source_parser", AUTO, meaning)
   flags.DEFINE_string("target_parser", NONE, meaning)
 

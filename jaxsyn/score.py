@@ -4,7 +4,7 @@ jaxsyn score --reference test.de --hypothesis a.de --hypothesis b.de \\
   --metrics bleu,chrf,ribes --significance all --source test.en
 
 The first hypothesis is the baseline. p-values are two-sided; the column
-"(sacreBLEU)" is the p-value of sacreBLEU's command for the test to its left
+"(sacreBLEU)" has sacreBLEU's own p-value for the test on its left
 (`jaxsyn.scoring.significance` describes the difference).
 
 Log probabilities of translations under a trained model:
@@ -256,27 +256,28 @@ def define_flags() -> None:
   flags.DEFINE_string(
     "source",
     None,
-    "File of the sources: adds scores by length in words. COMET reads it.",
+    "Source file: adds scores by length in words. COMET needs it.",
   )
   flags.DEFINE_string(
     "source_conllu",
     None,
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
-    "and projectivity; lengths are in its words. With --source, a line may have "
-    "several trees or none.",
+    "and projectivity; lengths count its words. With --source, a line may "
+    "have several trees or none.",
   )
   flags.DEFINE_bool(
     "aer",
     False,
-    "Print alignment error rates. The files have alignments, i-j as in 0-0 1-2; "
-    "the reference also has possible links, i?j or ipj.",
+    "Print alignment error rates. The files have alignments, i-j as in 0-0 "
+    "1-2; the reference may have possible links, i?j or ipj.",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   flags.DEFINE_bool(
     "force",
     False,
-    "Print log probabilities of the hypothesis under the run --workdir instead "
-    "of scores. Columns: LINE, log p, log p over the length penalty, subwords.",
+    "Print log probabilities of the hypothesis under the run --workdir "
+    "instead of scores. Columns: LINE, log p, log p / length penalty, "
+    "subwords.",
   )
   flags.DEFINE_bool(
     "nbest_list",
@@ -284,7 +285,7 @@ def define_flags() -> None:
     "With --force, the hypothesis is an n-best list: LINE ||| text ||| ...",
   )
   flags.DEFINE_bool(
-    "conllu", False, "With --force, --source is CoNLL-U (see also .conllu)."
+    "conllu", False, "With --force: CoNLL-U --source; default for *.conllu."
   )
   run_flags.define_alignments()
   run_flags.define()

@@ -4,11 +4,11 @@
   jaxsyn serve runs/pascal baseline=runs/transformer@best --port 8000
   curl -s localhost:8080/translate -d '{"text": "Two men play football."}'
 
-A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; an ensemble is
-several of them with commas. The server first prints its address to standard error,
-compiles the programs of common sizes (minutes the first time; --compile 0: none),
-and then prints the address to standard output and accepts requests; GET /health
-reports the state. On SIGTERM or Ctrl-C it completes running requests and exits.
+A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; commas
+join several to an ensemble. The server first prints its address to standard error,
+compiles programs for common sizes (minutes the first time; --compile 0: none), and
+then prints the address to standard output and accepts requests; GET /health reports
+the state. On SIGTERM or Ctrl-C it completes running requests and exits.
 Paths, limits, and how to run it behind a proxy: docs/serving.md.
 """
 
@@ -89,10 +89,10 @@ def _main(values: flags.FlagValues) -> None:
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn serve`."""
   flags.DEFINE_multi_string(
-    "run", [], "Run to serve; without a flag, as in: serve RUN [RUN...]."
+    "run", [], "Run to serve; may be positional: serve RUN [RUN...]."
   )
   flags.DEFINE_string(
-    "host", "127.0.0.1", "Address to listen at; 0.0.0.0: all addresses."
+    "host", "127.0.0.1", "Address to listen on; 0.0.0.0: all addresses."
   )
   number_flag("port", 8080, Range(0, 65535), "Port; 0: a free one.")
   flags.DEFINE_string(
@@ -119,14 +119,15 @@ def define_flags() -> None:
     "compile",
     64,
     Range(0, 2**16),
-    "Maximum length in subwords of sentences whose programs are compiled before "
-    "requests are accepted; 0: programs are compiled when they are needed.",
+    "Maximum sentence length, in subwords, that is compiled for before "
+    "requests are accepted; 0: compile when needed.",
   )
   list_flag(
     "allowed_hosts",
     [],
-    "Names of the server, such as translate.example.org or *.example.org, in "
-    "addition to localhost and --host; with --host 0.0.0.0, any name by default.",
+    "Host names accepted, such as translate.example.org or *.example.org, in "
+    "addition to localhost and --host; with --host 0.0.0.0, any name by "
+    "default.",
   )
   list_flag(
     "origins",

@@ -324,8 +324,8 @@ def define_flags() -> None:
   flags.DEFINE_bool(
     "json",
     False,
-    'Whether the input is JSON lines; default for *.jsonl: {"text": ..., '
-    '"target_prefix": ...}.',
+    'Whether the input is JSON lines, {"text": ..., "target_prefix": ...}; '
+    "default for *.jsonl.",
   )
   flags.DEFINE_string(
     "prefix", "", "File with the prefix of each translation, one per line."
@@ -346,14 +346,14 @@ def define_flags() -> None:
     "buffer",
     1000,
     Range(1, 1_000_000),
-    "Maximum number of lines translated together, per device.",
+    "Maximum number of lines sorted by length, per device.",
   )
   flags.DEFINE_enum(
     "errors",
     "strict",
     text.ERRORS,
     "Handling of a line that cannot be read (not UTF-8, NUL, no tree, invalid "
-    "JSON) or whose prefix cannot be written. strict: stop after the lines "
+    "JSON) or whose prefix cannot be encoded. strict: stop after the lines "
     "before it; replace: translate the readable part; skip: write an empty "
     "line.",
   )

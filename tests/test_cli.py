@@ -110,9 +110,9 @@ def test_a_choice_may_follow_its_options(parse):
     (["-helpconfig=parts.encoder.localness"], ["config.parts.encoder.localness"]),
     (
       ["--helpconfig=train.ema", CONFIG],
-      [f"{EMA}=0.998  (float from 0 to below 1; by default 0.0)"],
+      [f"{EMA}=0.998  (float at least 0 and below 1; by default 0.0)"],
     ),
-    (["--helpconfig=train.ema", CONFIG, f"{EMA}=0"], [f"{EMA}=0.0  (float from"]),
+    (["--helpconfig=train.ema", CONFIG, f"{EMA}=0"], [f"{EMA}=0.0  (float at"]),
   ],
 )  # fmt: skip
 def test_help_of_options(parse, capsys, words, shown):

@@ -303,7 +303,7 @@ def test_descriptions_of_options_are_complete():
     assert row.meaning.endswith("."), name
     assert row.is_section or (row.type and row.default), name
     if row.type.startswith(("int", "float")):
-      bounds = r"\b(float|int) (from|above) \S+ (to|and)"
+      bounds = r"\b(float|int) (from|above|at least) \S+ (to|and)"
       assert re.search(bounds, row.type), (name, row.type)
     assert not row.unit or re.search("int|float", row.type), name
 

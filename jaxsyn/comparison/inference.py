@@ -156,9 +156,9 @@ def inference_flags() -> None:
     "family",
     [],
     "Pairs of systems whose tests are Holm-corrected together, as in "
-    "pascal:transformer,pascal:pascal_random_tree, under the first metric on the "
-    "mean of the test sets. Default: each system with the baseline and with its "
-    "controls.",
+    "pascal:transformer,pascal:pascal_random_tree, by the first metric, "
+    "averaged over the test sets. Default: each system with the baseline and "
+    "with its controls.",
   )
   flags.DEFINE_enum(
     "variance",

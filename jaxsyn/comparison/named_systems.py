@@ -48,7 +48,7 @@ def define_flags() -> None:
   flags.DEFINE_multi_string(
     "systems",
     [],
-    "Systems to compare, the baseline first: names of configs/systems.py "
+    "Systems to compare, the baseline first: names in configs/systems.py "
     "(transformer,pascal+relative); NAME=SYSTEM,OPTION=VALUE,... for a system "
     "with options (random=dasa,data.tree=random); or PAPER/TABLE or "
     "FILE.py/TABLE for the rows of an ablation (pascal/layers), the first row "

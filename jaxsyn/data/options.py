@@ -29,7 +29,7 @@ DataName = Annotated[
   str,
   TextPattern(
     "[a-z][a-z0-9_]{0,99}",
-    "lower case letters, digits and underscores, a letter first, at most 100",
+    "lowercase letters, digits and underscores, a letter first, at most 100",
   ),
 ]
 
@@ -40,19 +40,18 @@ class Mixture:
 
   folders: tuple[Folder, ...] = option(
     (),
-    "Dataset directories to train on in addition to config.data.directory, "
-    "such as back-translations. Their split of the same name is used.",
+    "Dataset directories to train on besides config.data.directory, such as "
+    "back-translations. Of each, split config.data.train is used.",
   )
   weights: tuple[Amount, ...] = option(
     (),
-    "Number of passes over each corpus per epoch, that of "
-    "config.data.directory first. With 0.5, each epoch reads another random "
-    "half. (): one pass over each.",
+    "Passes over each corpus per epoch, config.data.directory's first. With "
+    "0.5, each epoch reads a different random half. (): one pass over each.",
   )
   temperature: Annotated[float, Range(1, 100)] = option(
     1.0,
-    "Temperature T of corpus sizes: an epoch has n examples of a corpus of N, "
-    "n ∝ N^(1/T), with the total unchanged. `weights` multiply n.",
+    "Temperature T of corpus sizes: a corpus of N examples gives n ∝ N^(1/T) "
+    "per epoch, with the total unchanged. `weights` multiply n.",
   )
   tags: bool = option(
     False,
@@ -104,10 +103,10 @@ class Data:
     "parsed",
     "Dependency trees that the model reads, on each side that has trees: "
     '"parsed" by the parser; the controls "linear" (parent = previous word) '
-    'and "random" (a random tree of the same size); "sampled", which in '
-    "training alone samples among several parses and replaces some parents "
-    'in each epoch; or "wrong_parents", which replaces the parents of a fixed '
-    "share of the words in training, validation and translation.",
+    'and "random" (a random tree of the same size); "sampled", which in each '
+    "training epoch samples among several parses and replaces some parents; "
+    'or "wrong_parents", which replaces the parents of a fixed share of the '
+    "words in training, validation and translation.",
     common=True,
   )
   second: AuxiliaryTask = section(AuxiliaryTask)
@@ -132,7 +131,7 @@ class Clean:
     1000, "Maximum length of a side. 0: no limit.", unit="characters"
   )
   max_ratio: Amount = option(
-    0.0, "Maximum ratio between the word counts of both sides. 0: no limit."
+    0.0, "Maximum ratio of the word counts of the two sides. 0: no limit."
   )
   duplicates: bool = option(False, "Whether to drop repeated pairs.")
   language: bool = option(
@@ -151,8 +150,8 @@ class SideParser:
   parser: ParserSpec = choice(
     PARSERS,
     "udpipe",
-    'Parser: "udpipe" has models for most languages; "spacy" and "stanza" '
-    "need their own models. Trees of other parsers are given as CoNLL-U files.",
+    'Parser: "udpipe" has models for most languages; install models for '
+    '"spacy" and "stanza". Trees of other parsers are given as CoNLL-U files.',
   )
 
 
@@ -168,10 +167,10 @@ class Trees:
   target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
-    "CoNLL-U files with trees of the source by another parser: split name "
-    "-> file (plain or .gz) with all lines of the raw file; a name in "
-    "raw_dir, or a path. If it is empty and no parser or model is named, "
-    "the trees of raw files that are treebanks are used.",
+    "CoNLL-U files with trees of the source by another parser: split name -> "
+    "file (plain or .gz) with all lines of the raw file; a name in raw_dir, "
+    "or a path. If empty and no parser or model is named, the trees of raw "
+    "files that are treebanks are used.",
   )
   target_conllu: dict[str, str] = option(
     {}, "CoNLL-U files with trees of the target; see source_conllu."
@@ -180,8 +179,8 @@ class Trees:
     {},
     'Further parses of the source, for config.data.tree = "sampled": split '
     "name -> CoNLL-U files, as in source_conllu. Only those of the training "
-    "split are needed. A parse that has no tree, or other words than the "
-    "main parse of the line, is omitted.",
+    "split are needed. Parses without a tree, or with words unlike the line's "
+    "main parse, are omitted.",
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
     {}, "Further parses of the target; see source_alternatives."
@@ -253,7 +252,7 @@ class Prepare:
     0, "Number of worker processes; 0: one per core, fewer for small corpora."
   )
   shard_mib: Annotated[float, Range(0.001, 1 << 20)] = option(
-    256.0, "Approximate size of a file of records.", unit="MiB"
+    256.0, "Approximate size of a TFRecord file.", unit="MiB"
   )
   alignments: dict[DataName, tuple[str, ...]] = option(
     {},
@@ -289,24 +288,26 @@ class Batches:
   )
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
-    "Number of padded (source, target) lengths, which are chosen from the data. "
-    "Each one is a compiled program. 0: as many as save more padding than "
+    "Number of padded (source, target) lengths, which are chosen from the "
+    "data. Each is compiled separately. 0: as many as save more padding than "
     "their compilation costs, at most 12 and fewer for small corpora.",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
-    1, "Factor of padded lengths; 8 for a TPU.", unit="subwords"
+    1,
+    "Padded lengths are multiples of this number; 8 for a TPU.",
+    unit="subwords",
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(
     8,
-    "Factor of the number of rows in every batch. It must be a multiple of the "
-    "number of devices that rows are split over.",
+    "The number of rows in every batch is a multiple of this number. It must "
+    "be a multiple of the number of devices that rows are split over.",
     unit="rows",
   )
   memory_gib: Amount = option(
     1.0,
     "Memory for examples with all their features. A split that fits is loaded "
     "and shuffled completely. For a larger one, each epoch shuffles blocks of "
-    "4,096 examples, and then the examples within windows of half this size.",
+    "4,096 examples, and then the examples in windows of half this memory.",
     unit="GiB",
   )
 

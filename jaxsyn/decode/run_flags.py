@@ -28,7 +28,9 @@ def define() -> None:
     "the same target vocabulary.",
   )
   list_flag(
-    "weights", [], "Weights of --workdir and of each of --ensemble; all equal."
+    "weights",
+    [],
+    "Weights of the --workdir and --ensemble runs; default: equal.",
   )
   flags.DEFINE_string(
     "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
@@ -51,16 +53,16 @@ def define_alignments() -> None:
   flags.DEFINE_bool(
     "alignments",
     False,
-    "Whether to append word alignments by cross-attention, such as 0-0 1-2: "
+    "Whether to append cross-attention word alignments, such as 0-0 1-2: "
     "indices of space-separated words of source and translation, from 0.",
   )
   number_flag(
     "alignment_layer",
     None,
     Range(-1000, 999),
-    "Decoder layer of the alignments, from 0, or negative from the end; its "
-    "heads are averaged. Default: the head of guided alignment, or else the last "
-    "layer but one.",
+    "Decoder layer of the alignments, from 0, or from the end if negative, "
+    "averaged over heads. Default: the head of guided alignment, or else the "
+    "last layer but one.",
   )
 
 

@@ -42,7 +42,7 @@ class Sample(DecodingStrategy):
   """Sampling of config.decode.nbest translations of each sentence."""
 
   temperature: Positive = option(
-    1.0, "Temperature: divisor of the log probabilities before sampling."
+    1.0, "Divisor of the log probabilities before sampling."
   )
   top_k: CountOrOff = option(
     0,
@@ -55,7 +55,7 @@ class Sample(DecodingStrategy):
     "from; 1: all.",
   )
   epsilon: Probability = option(
-    0.0, "Smallest probability of a subword to sample from; 0: all."
+    0.0, "Minimum probability of a sampled subword; 0: no minimum."
   )
   seed: Seed = option(0, "Random seed of the samples.")
 

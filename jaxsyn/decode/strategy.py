@@ -69,8 +69,8 @@ class Decode(LengthPenalty):
   )
   stop: Literal["first", "bound"] = option(
     "first",
-    'End of the search of a sentence: "first", when `beam` hypotheses '
-    'have ended; "bound", when no open hypothesis can still win.',
+    'When a sentence\'s search ends: "first", when `beam` hypotheses have '
+    'ended; "bound", when no open hypothesis can still win.',
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,
@@ -86,7 +86,9 @@ class Decode(LengthPenalty):
     "best", 'Checkpoint for translation: "best" or "last".'
   )
   sentences: Annotated[int, Range(1, 2**16)] = option(
-    64, "Number of sentences decoded together.", unit="sentences"
+    64,
+    "Maximum number of sentences decoded together on each device.",
+    unit="sentences",
   )
   nbest: Annotated[int, Range(1, 1000)] = option(
     1, "Number of translations returned for each sentence."

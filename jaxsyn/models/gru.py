@@ -158,8 +158,8 @@ class Gru(Architecture):
   )
   update: Literal["first", "all"] = option(
     "first",
-    'Contexts that update the decoder\'s state: the "first" one, in the '
-    'order of WINDOWS, or "all" of them, concatenated.',
+    'Contexts that update the decoder\'s state: the "first", in the order '
+    'listed below, or "all" of them, concatenated.',
   )
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",
@@ -176,8 +176,8 @@ class Gru(Architecture):
   )
   dropout_hidden: Rate = option(
     0.2,
-    "Dropout rate of states, annotations, contexts and the read-out, "
-    "before their matrices.",
+    "Dropout rate of states, annotations, contexts and the read-out before "
+    "projection.",
   )
   windows: NamedSpecs[WindowSpec] = choices(
     WINDOWS,

@@ -154,7 +154,7 @@ class Transformer(Architecture):
   encoder_layers: Layers = option(4, "Number of encoder layers.")
   decoder_layers: Layers = option(4, "Number of decoder layers.")
   feed_forward: Units = option(
-    256, "Width F of the feed-forward layers' hidden units."
+    256, "Number F of hidden units of feed-forward layers."
   )
   heads: Units = option(
     4,

@@ -25,7 +25,7 @@ class Range:
     also: Further allowed value with a special meaning.
 
   >>> print(Range(0, 1, below=True))
-  from 0 to below 1
+  at least 0 and below 1
   """
 
   low: float
@@ -47,7 +47,9 @@ class Range:
       return (
         f"above {low} and {'below' if self.below else 'up to'} {high}{also}"
       )
-    return f"from {low} to {'below ' if self.below else ''}{high}{also}"
+    if self.below:
+      return f"at least {low} and below {high}{also}"
+    return f"from {low} to {high}{also}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +87,7 @@ Amount = Annotated[float, Range(0, 1_000_000)]
 Positive = Annotated[float, Range(0, 1_000_000, above=True)]
 Epsilon = Annotated[float, Range(1e-30, 1)]  # with 0 the first update is 0 / 0
 
-Name = Annotated[str, TextPattern(r".{1,200}", "1 to 200 characters")]
+Name = Annotated[str, TextPattern(r".{1,200}", "text of 1 to 200 characters")]
 Folder = Annotated[str, TextPattern(r".+", "the name of a folder")]
 Language = Annotated[
   str,

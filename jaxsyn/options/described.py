@@ -148,7 +148,7 @@ def _entry(
   if same:
     return f"  --{row.name}={value}{unit}  (see {same})"
   other = "" if value == row.default else f"; by default {row.default}"
-  other += "; may change when a run is resumed" if row.resume else ""
+  other += "; can be changed when a run is resumed" if row.resume else ""
   meaning = textwrap.indent(textwrap.fill(row.meaning, 72), " " * 4)
   return f"  --{row.name}={value}{unit}  ({row.type}{other})\n{meaning}"
 
@@ -189,7 +189,7 @@ def _type(hint: Any) -> str:
   if origin is tuple:
     return f"tuple of {_type(arguments[0])}"
   if origin is dict:
-    return f"section of {_type(arguments[1])} by name"
+    return f"mapping from names to {_type(arguments[1])}"
   if origin in (typing.Union, types.UnionType):
     return " or ".join(_type(a) for a in arguments)
   return "None" if hint is type(None) else hint.__name__

@@ -55,8 +55,8 @@ class Comet(Metric):
   )
   python: str = option(
     "",
-    "Python of the environment with COMET, such as comet/bin/python. Empty: "
-    "the current one.",
+    "Python interpreter that has COMET, such as comet/bin/python. Empty: the "
+    "current one.",
   )
 
   title: ClassVar[str] = "COMET"

@@ -43,7 +43,7 @@ class Settings:
   """
 
   metrics: tuple[str, ...] = option(
-    ("bleu", "chrf"), f"Metrics, in order, of {', '.join(SCORED)}."
+    ("bleu", "chrf"), f"Metrics, in order, from {', '.join(SCORED)}."
   )
   tokenizer: str = option(
     "",
@@ -61,12 +61,12 @@ class Settings:
     "sentences. none also omits the intervals, which are bootstrapped.",
   )
   samples: CountOrOff = option(
-    0, "Resamples or shuffles of a test; 0: 1000 resamples, 10000 shuffles."
+    0, "Resamples or shuffles per test; 0: 1000 resamples, 10000 shuffles."
   )
   seed: Seed = option(SEED, "Seed of the tests; by default sacreBLEU's.")
   edges: tuple[int, ...] = option(
     EDGES,
-    "Upper ends of the buckets by length: 1-10, 11-20, ..., more than 50.",
+    "Upper bounds of length buckets, in words: 1-10, 11-20, ..., over 50.",
   )
   comet_model: str = with_default(Comet, "model", Comet.model)
   comet_python: str = with_default(Comet, "python", Comet.python)

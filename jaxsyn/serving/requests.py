@@ -37,25 +37,32 @@ class ServiceLimits:
 
   max_characters: Annotated[int, Range(1, 1_000_000)] = option(
     MAX_CHARACTERS,
-    "Maximum length of a sentence, and of a target prefix; 413 beyond.",
+    "Maximum length of a sentence or target prefix, in characters; HTTP 413 "
+    "if exceeded.",
     unit="characters",
   )
   max_sentences: Annotated[int, Range(1, 1_000_000)] = option(
     100,
-    "Maximum number of sentences in a request; 413 beyond.",
+    "Maximum number of sentences in a request; HTTP 413 if exceeded.",
     unit="sentences",
   )
   max_bytes: Annotated[int, Range(1, 2**31)] = option(
-    1_000_000, "Maximum size of a request's body; 413 beyond.", unit="bytes"
+    1_000_000,
+    "Maximum size of a request's body, in bytes; HTTP 413 if exceeded.",
+    unit="bytes",
   )
   queue: Annotated[int, Range(1, 10_000_000)] = option(
-    1000, "Maximum number of waiting sentences; 503 beyond.", unit="sentences"
+    1000,
+    "Maximum number of waiting sentences; HTTP 503 if exceeded.",
+    unit="sentences",
   )
   timeout: Annotated[float, Range(0.01, 86_400)] = option(
-    60.0, "Maximum time until the response; 503 beyond.", unit="seconds"
+    60.0,
+    "Maximum time until the response, in seconds; HTTP 503 if exceeded.",
+    unit="seconds",
   )
   connections: Annotated[int, Range(1, 1_000_000)] = option(
-    1000, "Maximum number of open connections; 503 beyond."
+    1000, "Maximum number of open connections; HTTP 503 if exceeded."
   )
 
 

@@ -50,7 +50,7 @@ def define() -> None:
     for option, (field, hint) in fields_of(spec).items():
       kind = hint.__origin__
       field_flag(
-        spec, option, f"--search {name}: {metadata(field).meaning}", kind
+        spec, option, f"With --search {name}: {metadata(field).meaning}", kind
       )
 
 

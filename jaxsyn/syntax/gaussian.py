@@ -44,11 +44,10 @@ class Gaussian(OnHeads):
   apply: Literal["multiply", "add", "add_log"] = option(
     "multiply",
     'Effect of the weight on a score. "multiply": score · weight, as '
-    "published; a small weight pulls a negative score *up* toward 0, so "
-    "that heads must learn positive scores for what they attend to. "
-    '"add": score + weight. "add_log": score + ln weight, a product on '
-    "the probabilities, in which c cancels and weight 0 hides. Ours, as "
-    "in Yang et al. 2018.",
+    "published; a small weight pulls a negative score *up* toward 0, so that "
+    'heads must learn positive scores for what they attend to. "add": score + '
+    'weight. "add_log" (ours, after Yang et al. 2018): score + ln weight '
+    "scales the probabilities; c cancels and weight 0 hides.",
   )
 
   @property

@@ -35,8 +35,8 @@ class OnHeads(ModifierSpec):
   )
   lowest: CountOrOff = option(
     0,
-    "Number of lowest layers with this modifier, if `layers` is None and "
-    "the stack has as many; 0: all layers.",
+    "Number of lowest layers with this modifier, if `layers` is None (all if "
+    "there are fewer); 0: all layers.",
   )
 
   disabled_options: ClassVar[Mapping[str, Any]] = {"heads": ()}

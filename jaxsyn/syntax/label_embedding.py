@@ -56,9 +56,9 @@ class LabelEmbedding(LastDimensions):
   )
   scale_label: bool = option(
     False,
-    "Whether label embeddings are multiplied by √D, as token embeddings "
-    "are. In the authors' code they are not, so that they start √D times "
-    "smaller. True is ours.",
+    "Whether label embeddings are multiplied by √D, as token embeddings are. "
+    "In the authors' code they are not and start √D times smaller. True: our "
+    "variant.",
   )
 
   modifier: ClassVar[type[Modifier]] = _LabelEmbedding

@@ -188,8 +188,8 @@ class NeighbourHeads(OnHeads):
   )
   context: Annotated[int, Range(0, FAR - 1)] = option(
     1,
-    "Number of neighbors in the sentence, before and after a word, whose "
-    'visible words are visible to it too, with relation="hops". 0: none.',
+    "Number of neighbors on each side of a word in the sentence whose visible "
+    'words it sees too, with relation="hops". 0: none.',
     unit="words",
   )
   eos: bool = option(

@@ -84,16 +84,15 @@ class ParentScaled(Gaussian):
   weighting: Literal["gaussian", "parent_only"] = option(
     "gaussian",
     'Weight of a subword: "gaussian", around the parent\'s middle; '
-    '"parent_only" (Table 7b), 1 exactly at the parent\'s middle (see '
-    '`is_parent_BQM`) and 0 elsewhere, which with apply="multiply" '
-    "makes scores 0 and hides nothing. The latter has no σ.",
+    '"parent_only" (Table 7b), 1 on the middle subword(s) of the parent and 0 '
+    'elsewhere, which with apply="multiply" makes scores 0 and hides nothing. '
+    "The latter has no σ.",
   )
   ignore: Probability = option(
     0.0,
-    "Probability of ignoring a subword's parent in training, sampled for "
-    'each layer, head and querying subword. The paper sets "each row" of '
-    "the matrix and does not state whether heads or layers share the "
-    "sample.",
+    "Probability of ignoring a subword's parent in training, sampled for each "
+    'layer, head and querying subword. The paper says "each row" of the '
+    "matrix, not whether heads or layers share the sample.",
   )
 
   modifier: ClassVar[type[Modifier]] = _ParentScaled

@@ -155,11 +155,11 @@ class TreeBias(PairBias):
 
   kind: Literal["distance", "steps"] = option(
     "distance",
-    'Kind φ of a pair of words: "distance", the number of edges between '
-    'them, as published; "steps", the numbers of edges up to their lowest '
-    "common ancestor and down from it, each clipped, which distinguishes "
-    "parent, child, sibling and ancestor (Kim et al. 2020, from memory, as a "
-    "factor).",
+    'Kind φ of a pair of words: "distance", the number of edges between them, '
+    'as published; "steps", the numbers of edges up to their lowest common '
+    "ancestor and down from it, each clipped, which distinguishes parent, "
+    "child, sibling and ancestor (a factor in Kim et al. 2020, not checked "
+    "against the paper).",
   )
   clip: Count = option(
     8,
@@ -169,8 +169,8 @@ class TreeBias(PairBias):
   )
   edges: bool = option(
     False,
-    "Whether a term c is added, the mean over the edges of the path of a "
-    "learned bias for position on the path, relation and direction.",
+    "Whether to add a term c: a learned bias per edge (position on the path, "
+    "relation, direction), averaged over the path.",
   )
   modifier: ClassVar[type[Modifier]] = _TreeBias
 

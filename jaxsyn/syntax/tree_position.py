@@ -166,8 +166,8 @@ class TreePosition(ModifierSpec):
   )
   branches: Count = option(
     4,
-    "Number of children, the first ones of a word, that have codes of their "
-    'own, with kind="path".',
+    "Number of a word's first children that have codes of their own, with "
+    'kind="path".',
   )
   levels: Count = option(
     4,

@@ -108,8 +108,8 @@ class TreeScaled(Gaussian):
     0.0,
     "Probability q of dropping a pair in training (RS-Sparse). Each layer "
     "samples independently, and its heads share the sample, as in the "
-    'authors\' code. The paper sets "each element of D^s", of which there '
-    "is one for all layers, and does not state whether they share it.",
+    'authors\' code. The paper says "each element of D^s", one for all layers, '
+    "but not whether layers share the sample.",
   )
   random_distance: CountOrOff = option(
     0,
@@ -128,9 +128,9 @@ class TreeScaled(Gaussian):
   )
   fill: Literal["far", "one", "mask"] = option(
     "far",
-    'Treatment of dropped pairs: "far", weight 0, with which '
-    'apply="multiply" makes the score 0, as in the authors\' code; "one", '
-    'unchanged score; "mask", hidden, except for a subword from itself.',
+    'Treatment of dropped pairs: "far", weight 0, with which apply="multiply" '
+    'makes the score 0, as in the authors\' code; "one", unchanged score; '
+    '"mask", hidden (a subword still sees itself).',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreeScaled

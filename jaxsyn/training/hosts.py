@@ -56,15 +56,20 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
   flags.DEFINE_string(
     "coordinator",
     None,
-    "Address HOST:PORT of process 0 with a free port, for several processes "
-    "that are not started by a cluster. Needs --processes and --process.",
+    "HOST:PORT of process 0 (a free port), for several processes not started "
+    "by a cluster manager. Needs --processes and --process.",
     flag_values=values,
   )
   integer = functools.partial(flags.DEFINE_integer, flag_values=values)
   integer("processes", None, "Number of processes.", 1)
   integer("process", None, "Index of this process, from 0.", 0)
   integer("join_timeout", 300, "Seconds to wait for the other processes.", 1)
-  integer("heartbeat", 10, "Seconds after which a silent process is lost.", 1)
+  integer(
+    "heartbeat",
+    10,
+    "Seconds of silence after which a process counts as lost.",
+    1,
+  )
 
 
 def join(values: flags.FlagValues) -> None:

@@ -104,10 +104,10 @@ class Optimiser:
   )
   learning_rate: Positive = option(
     4e-3,
-    "Peak learning rate, or the factor of the schedule. Good values "
-    "depend on the optimizer: Transformer-Tiny trains with adam at 4e-3 "
-    "after 1,000 updates of warm-up, with muon at 1e-2 after 100; "
-    'adadelta as published has 1.0 and the schedule "constant".',
+    'Peak learning rate, or the factor of "noam". Good values depend on the '
+    "optimizer: Transformer-Tiny trains with adam at 4e-3 after 1,000 updates "
+    "of warm-up, with muon at 1e-2 after 100; adadelta as published uses 1.0 "
+    'with schedule "constant".',
     common=True,
   )
   schedule: Schedule = choice(
@@ -126,10 +126,9 @@ class Optimiser:
   accumulate: Count = option(
     1,
     "Number of batches per parameter update (gradient accumulation). The "
-    "update is exactly that of one batch with all their rows, also for "
-    "losses that count other items than subwords. A system with n losses "
-    "then needs n backward passes per batch, and memory for n more "
-    "gradients.",
+    "update is exactly that of one batch with all their rows, even for losses "
+    "that count things besides subwords. A system with n losses then needs n "
+    "backward passes per batch, and memory for n more gradients.",
     unit="batches",
     common=True,
   )

@@ -60,7 +60,7 @@ class Writers:
   pictures: CountOrOff = option(
     0,
     "Number of validation sentences whose attention is drawn at each "
-    "validation, which takes some tenths of a second each.",
+    "validation, which takes tenths of a second each.",
     unit="sentences",
   )
 
@@ -101,9 +101,8 @@ class Train:
   )
   minutes: Annotated[float, Range(0, 1_000_000_000)] = option(
     0.0,
-    "Limit of the training time over all resumed parts of a run; 0: none. "
-    "It includes validation, except for the last one, and excludes "
-    "compilation.",
+    "Limit on a run's training time, with all resumed parts; 0: none. It "
+    "includes validation, except for the last one, and excludes compilation.",
     unit="minutes",
     resume=True,
     common=True,
@@ -138,9 +137,8 @@ class Train:
   selection: str = option(
     "bleu",
     "Metric that selects the best checkpoint: a translation metric, or "
-    '"log_likelihood" (no decoding). The likelihood breaks ties, and BLEU '
-    "without a correct 4-gram counts as 0, because a model learns long "
-    "before it has any.",
+    '"log_likelihood" (no decoding). Likelihood breaks ties; BLEU without a '
+    "correct 4-gram counts as 0, so that likelihood decides early in training.",
     common=True,
   )
   tokenizer: str = option(

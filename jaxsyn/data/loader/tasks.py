@@ -132,15 +132,15 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTask:
-  """Options of the auxiliary task (config.data.second)."""
+  """Options of the auxiliary task, besides translation."""
 
   task: AuxiliaryTaskSpec = choice(
     TASKS,
     "none",
-    'Additional task of every training pair: "parse", translate the source '
-    "to its linearized tree, with tags around every source that name the "
-    'task; "source", translate the linearized source tree to the same '
-    'target, without tags; "none".',
+    'Additional task for each training pair: "parse", translate the source to '
+    "its linearized tree, with tags around every source that name the task; "
+    '"source", translate the linearized source tree to the same target, '
+    'without tags; "none".',
   )
   brackets: Brackets = option(
     "dependency",

@@ -116,8 +116,8 @@ class WrongParents(TreeControl):
   rate: Annotated[float, Range(0, 1)] = option(
     0.3,
     "Share of each sentence's words whose parent is replaced by a wrong one, "
-    "rounded to a number of words at random. The sentence stays a tree with as "
-    "many roots; relations are kept.",
+    "rounded at random to whole words. The sentence stays a tree with its "
+    "number of roots; relations are kept.",
   )
 
   def heads(

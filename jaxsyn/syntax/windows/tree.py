@@ -127,9 +127,8 @@ class SyntaxDirected(WindowSpec):
   apply: Literal["multiply", "add_log"] = option(
     "multiply",
     'Effect of the Gaussian on scores. "multiply": product, as published; '
-    "scores may be negative, and a small factor pulls those *up*. "
-    '"add_log": sum with -M² / 2σ², which is a product on the '
-    "probabilities. Ours.",
+    'scores may be negative, and a small factor pulls those *up*. "add_log" '
+    "(our variant): adds -M² / 2σ², scaling the probabilities.",
   )
 
   window: ClassVar[type[Window]] = _SyntaxDirected
