@@ -76,7 +76,7 @@ def get_config(system="transformer"):
   return systems.apply(config, system)
 '''
 _TINY = """
-  # Transformer-Tiny, batches of 2,048 subwords, Muon: for some ten thousand pairs.
+  # Transformer-Tiny, for tens of thousands of pairs: Muon, 2,048-subword batches.
   base.small_corpus(config)
   config.train.update(steps={updates}, patience=10)
   config.train.update(evaluate_every={interval}, save_every={interval})
@@ -96,7 +96,7 @@ class Size(NamedTuple):
   """Vocabulary size and training length that suit corpora of similar size.
 
   Attributes:
-    vocabulary: Number of subwords; 0: two for five pairs.
+    vocabulary: Number of subwords; 0: 2 for 5 pairs.
     reason: Source of the sizes.
     updates: Number of training steps of a base Transformer; 0: a
       Transformer-Tiny, trained for a number of epochs.
@@ -114,7 +114,7 @@ SIZES = {
   1_000_000: Size(32_000, "published for 4.3 million pairs", 100_000, 0.1),
   200_000: Size(16_000, "published for 230,000 pairs", 20_000, 0.3),
   20_000: Size(8000, "4,000 were worse on 29,000 pairs of Multi30k"),
-  0: Size(0, "two for five pairs, 1,000 at least: a rule of thumb"),
+  0: Size(0, "2 subwords for 5 pairs, at least 1,000: a rule of thumb"),
 }
 
 
@@ -309,7 +309,7 @@ def _parser(side: str, code: str, requested: str) -> tuple[str | None, str]:
     message = f"The {side} is parsed by {os.path.basename(requested)}."
     return os.path.abspath(requested), message
   return None, (
-    f"The {side} is not parsed. {reason}For trees, remove this file and run the "
+    f"The {side} is not parsed. {reason}For trees, remove the config and run the "
     f"same command with --{side}_parser FILE, a UDPipe model."
   )
 

@@ -272,7 +272,9 @@ def test_flags_exist():
 def test_options_exist():
   known = {row.name for row in describe(Config)}
   by_name = tuple(  # sections whose fields the data set names
-    f"{row.name}." for row in describe(Config) if "by name" in row.type
+    f"{row.name}."
+    for row in describe(Config)
+    if row.type.startswith("mapping from names")
   )
   guides = "\n".join(path.read_text() for path in EXTENDING)
   examples = set(re.findall(r'`"(\w+)": \w+`', guides))

@@ -185,7 +185,7 @@ def test_never_replaces_a_config_and_names_the_dataset():
   [
     ("de", "", "The source is parsed by UDPipe's model of de."),
     ("zh-CN", "zh", "The source is parsed by UDPipe's model of zh."),
-    ("th", None, "UDPipe has no model of th. For trees, remove this file and"),
+    ("th", None, "UDPipe has no model of th. For trees, remove the config and"),
   ],
 )
 def test_names_the_parser_model_of_the_language(language, model, message):

@@ -84,6 +84,13 @@ def _warnings(results: Comparison) -> list[str]:
       "have hardly learned anything mean nothing. Train longer, or compare "
       "likelihoods (--metrics log_likelihood)."
     )
+  last = [run.facts.best_step == run.facts.step for run in results.runs]
+  if 2 * sum(last) > len(last):
+    texts.append(
+      f"In {sum(last)} of {len(last)} runs, the last checkpoint is the best: "
+      "training was still improving, and longer training may change the "
+      "differences."
+    )
   if len(results.seeds) == 2:
     (_, double), (_, single) = MARKS
     texts.append(

@@ -148,7 +148,9 @@ class JobRunner:
     state.step, state.slot = step, slot
     validated = (record["step"] for record in job.validations())
     state.reported = max(validated, default=0)
-    self._write(job, f"resumes from about step {step}" if step else "starts")
+    number, total = [*self._states].index(job) + 1, len(self._states)
+    how = f"resumes from about step {step}" if step else "starts"
+    self._write(job, f"{how} (run {number} of {total})")
     root = pathlib.Path(jaxsyn.__file__).resolve().parent.parent
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     with job.output_file.open("ab") as output:

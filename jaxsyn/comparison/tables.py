@@ -173,7 +173,10 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
   tables = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
     buckets = [b for b in split.buckets if b.by == by and b.count]
-    head = [by, *(f"{b.label} ({b.count} lines)" for b in buckets)]
+    head = [
+      by,
+      *(f"{b.label} ({b.count} line{'s' * (b.count != 1)})" for b in buckets),
+    ]
     rows = []
     for system, _ in results.ordered():
       found = [find(b.scores, system.name, results.metrics[0]) for b in buckets]

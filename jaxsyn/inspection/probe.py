@@ -128,8 +128,8 @@ def as_text(result: Mapping[str, Any]) -> str:
     return ["-" if rates[n] is None else f"{100 * rates[n]:.1f}" for n in names]
 
   lines = [
-    "strongest other word is the word's ... (% of words that have one), and "
-    "% of weight on itself and the end",
+    "How often a word's most attended other word is its parent, child, ... (% of "
+    "words that have one), and weight on itself and on EOS (%):",
     line("encoder", columns),
   ]
   for row in result["heads"]:
@@ -139,7 +139,7 @@ def as_text(result: Mapping[str, Any]) -> str:
   counts = [result["possible"][n] for n in RELATIONS]
   lines += [
     line("random choice", percentages(result["random"], RELATIONS)),
-    line("even attention", percentages(result["even"], RELATIONS)),
+    line("uniform", percentages(result["even"], RELATIONS)),
     line("words", [*counts, result["words"], result["words"]]),
   ]
   return "\n".join(lines)

@@ -204,8 +204,8 @@ class _Loop:
       )
       jobs.insert(0, (0, _FIRST_STATE, make_state))
     self._log.say(
-      f"compiling the step for {len(shapes)} shape{'s' * (len(shapes) != 1)}; "
-      "training starts with the first"
+      f"compiling the training step for {len(shapes)} "
+      f"shape{'s' * (len(shapes) != 1)}; training starts when the first is ready"
     )
     return BackgroundCompiler(
       [job[1:] for job in jobs],

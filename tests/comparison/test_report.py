@@ -128,6 +128,19 @@ def test_warnings_precede_conclusions():
   assert "Two seeds are too few" in first
 
 
+def test_warns_if_most_runs_were_still_improving():
+  results = made()
+  (run,) = results.runs
+  last = dataclasses.replace(run.facts, best_step=run.facts.step)
+  improving = dataclasses.replace(run, facts=last)
+  for runs, warned in (
+    ((improving, run) * 2, False),
+    ((improving,) * 2 + (run,), True),
+  ):
+    first, *_ = notes.conclusions(dataclasses.replace(results, runs=runs))
+    assert first.startswith("In 2 of 3 runs, the last checkpoint is") == warned
+
+
 def test_lists_the_options_that_differ_from_the_baseline():
   first, second, third = made().systems
   pascal = as_dict(config_of("pascal"))

@@ -96,7 +96,7 @@ finish()
   _, log = run_jobs(jobs[:1], code)
   messages = re.findall(rf"  {jobs[0].name}: (.*)", log)
   assert list(dict.fromkeys(messages))[:3] == [
-    "starts",
+    "starts (run 1 of 1)",
     "compiling the step for 3 shapes",
     "step 3/6, validation BLEU 4.25, 0.5 minutes",
   ]

@@ -102,7 +102,7 @@ def test_formats_counts_and_rates():
   assert lines[2].split()[:5] == ["layer", "0", "head", "0", "100.0"]
   assert lines[2].endswith("tree_scaled")
   assert lines[3].split() == ["random", "choice", *["50.0"] * 4]
-  assert lines[4].split() == ["even", "attention", *["50.0"] * 4]
+  assert lines[4].split() == ["uniform", *["50.0"] * 4]
   assert lines[5].split() == ["words", *["2"] * 4, "3", "3"]
   # Two roots: words, but no parent among them, so no rate.
   result = probed((np.full((1, 3, 3), 1 / 3), (0, 1)))
