@@ -18,7 +18,6 @@ from jaxsyn.decode.strategies import Decode
 from jaxsyn.errors import InputError
 from jaxsyn.models import architectures
 from jaxsyn.options import (
-  CHECKPOINT_MODE,
   ROOT,
   USER_MODE,
   RegistryKey,
@@ -28,7 +27,6 @@ from jaxsyn.options import (
   option,
   section,
   with_default,
-  without_removed,
 )
 from jaxsyn.options.bounds import Name
 from jaxsyn.scoring import tokenizers
@@ -68,7 +66,7 @@ def read_config(
 
   Args:
     config: ConfigDict of `get_config`, or a nested dict.
-    mode: Origin of the config. A config in a checkpoint may have removed options.
+    mode: Origin of the config.
 
   Raises:
     InputError: An option is unknown or invalid; the message gives its dotted
@@ -76,8 +74,6 @@ def read_config(
   """
   if hasattr(config, "to_dict"):
     config = config.to_dict()
-  if mode is CHECKPOINT_MODE and isinstance(config, Mapping):
-    config = without_removed(config)
   return from_config(Config, config, ROOT, mode)
 
 

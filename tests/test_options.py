@@ -199,22 +199,7 @@ def test_missing_options_have_their_defaults_and_none_can_be_replaced():
   assert section.heads == (2,)
 
 
-def test_removed_options_of_recorded_configs():
-  config = base.get_config()
-  config.parts.encoder.tree_rotary = MODIFIERS.section("tree_rotary")
-  config = config.to_dict()
-  expected = read_config(config)
-  config["train"]["writers"]["mlflow"] = "trees"  # changed no result
-  config["parts"]["encoder"]["tree_rotary"]["base"] = 10000.0
-  config["prepare"]["clean"]["nfc"] = False
-  assert read_config(config, CHECKPOINT_MODE) == expected
-  with pytest.raises(InputError, match=r"has no option '(base|mlflow|nfc)'"):
-    read_config(config)
-  config["parts"]["encoder"]["tree_rotary"]["base"] = 100.0
-  message = r"tree_rotary\.base=100\.0 was recorded.* always 10000\.0 now"
-  with pytest.raises(InputError, match=message):
-    read_config(config, CHECKPOINT_MODE)
-  # Recorded values have no default bounds.
+def test_recorded_values_have_no_default_bounds():
   point = {"step": 10**12, "minutes": math.inf, "values": {"loss": math.nan}}
   path = ConfigPath("point")
   result = from_config(results.Point, point, path, CHECKPOINT_MODE)

@@ -292,9 +292,7 @@ def job(folder: pathlib.Path, system: str, seed: int) -> TrainingJob:
   """Returns the job of a system and seed in an existing comparison."""
   entry = _read(folder)["systems"][system]
   config = read_config(entry["config"], CHECKPOINT_MODE)
-  # Comparisons of earlier versions do not have published scores.
-  published = entry.get("published", {})
-  return TrainingJob(folder, System(system, config, published), seed)
+  return TrainingJob(folder, System(system, config, entry["published"]), seed)
 
 
 def read_origin(folder: pathlib.Path) -> results.Origin:

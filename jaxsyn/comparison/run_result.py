@@ -31,7 +31,6 @@ from jaxsyn.options import (
   flat,
   from_config,
   neutral_options,
-  without_removed,
 )
 from jaxsyn.scoring.buckets import Facts
 from jaxsyn.scoring.scorers import Measured, Scorer
@@ -288,7 +287,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
   """Describes the differences between two configs that affect results."""
   free = {name.removeprefix("config.") for name in neutral_options(Config)}
   free.add("seed")
-  was, now = flat(without_removed(one)), flat(without_removed(other))
+  was, now = flat(one), flat(other)
   return [
     f"{name} is {was.get(name)!r} and {now.get(name)!r}"
     for name in sorted(was | now)

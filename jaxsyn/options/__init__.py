@@ -57,7 +57,6 @@ from jaxsyn.options.fields import (
   with_default,
 )
 from jaxsyn.options.reading import from_config
-from jaxsyn.options.removed import without_removed
 
 __all__ = [
   "CHECKPOINT_MODE",
@@ -88,5 +87,4 @@ __all__ = [
   "text",
   "unused_option_error",
   "with_default",
-  "without_removed",
 ]

@@ -55,8 +55,8 @@ class ValidationMode(enum.Enum):
   Attributes:
     USER: Values that a user has chosen: numbers without a Range are finite and
       fit in 32 bits, strings have one line.
-    CHECKPOINT: Values recorded by this or an older version of jaxsyn, and
-      measured results, which may be infinite.
+    CHECKPOINT: Values that jaxsyn has recorded, and measured results, which
+      may be infinite.
   """
 
   USER = "user"

@@ -173,8 +173,7 @@ def test_rejects_a_comparison_without_its_baseline():
 
 
 def test_configs_may_differ_in_neutral_options():
-  # The second option was removed in a later version.
-  config = with_train(log_every=9, writers={"mlflow": "trees"})
+  config = with_train(log_every=9)
   found = compared(run(), run("transformer", 1, config=config))
   assert found.seeds == (0, 1)
 

@@ -31,12 +31,10 @@ from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import (
   CHECKPOINT_MODE,
-  ROOT,
   ConfigPath,
   Range,
   RegistryKey,
   from_config,
-  without_removed,
 )
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
@@ -170,9 +168,6 @@ def read(directory: PathLike) -> dict[str, Any]:
     version = document.get("format") if isinstance(document, dict) else None
     if version == FORMAT:
       manifest = checksums.verify_checksum(document)
-      if isinstance(options := manifest.get("options"), dict):
-        options = without_removed(options, ROOT / "prepare")
-        manifest = {**manifest, "options": options}
       _check(manifest)
       return manifest
   except (FileNotFoundError, NotADirectoryError):

@@ -88,8 +88,7 @@ class UDPipe(Parser):
       self.path.name,
       checksums.sha256_of(self.path),
     )
-    # 0 was the beam size; trees of earlier versions remain valid.
-    self._key = f"{self.identity.sha256}:0:{LONGEST_LINE}"
+    self._key = f"{self.identity.sha256}:{LONGEST_LINE}"
     model = None
     if sha256 == self.identity.sha256 or _can_load(self.path):
       model = udpipe.Model.load(str(path))
