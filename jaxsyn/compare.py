@@ -34,12 +34,10 @@ import jaxsyn
 from jaxsyn import cli, commands, train
 from jaxsyn.comparison import (
   analysis,
-  attention_samples,
   examples,
   facts,
   measure,
   named_systems,
-  page,
   planned_jobs,
   report,
   results,
@@ -218,6 +216,9 @@ def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
       measure.translate(session, split, job.hypotheses(split))
       likelihoods[split] = measure.likelihoods(session, split)
     if job.attention_folder:
+      # Imported only if needed, since it loads matplotlib.
+      from jaxsyn.comparison import attention_samples
+
       attention_samples.record(session, data, job.attention_folder)
     measurer = measure.Measurer(measure.without_sources(settings))
     now = datetime.datetime.now(datetime.UTC)
@@ -286,6 +287,9 @@ def report_on(
 
 def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
   """Writes all files of a report into a directory."""
+  # Imported here, since it loads matplotlib, which training a run does not need.
+  from jaxsyn.comparison import page
+
   for name, content in (
     (results.FILE, results.to_json(compared)),
     ("report.html", page.html(compared, folder)),

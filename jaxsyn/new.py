@@ -283,7 +283,7 @@ def _name(name: str, folder: pathlib.Path) -> str:
   valid = re.fullmatch("[a-z][a-z0-9_]{0,99}", name)
   if not valid or name in options.RESERVED_NAMES:
     raise InputError(
-      f"--name {name}: lower case letters, digits and underscores, a letter "
+      f"--name {name}: lowercase letters, digits and underscores, a letter "
       f"first, and none of {', '.join(options.RESERVED_NAMES)}."
     )
   return name

@@ -173,7 +173,7 @@ def test_never_replaces_a_config_and_names_the_dataset():
   assert pathlib.Path(loaded(other).data.directory).name == "data_other"
   # Names of datasets.
   for name in ("Mine", "raw", "../mine"):
-    with pytest.raises(InputError, match=f"--name {name}: lower case letters"):
+    with pytest.raises(InputError, match=f"--name {name}: lowercase letters"):
       unparsed("mine", train, name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
     made = unparsed(called, train)

@@ -56,6 +56,7 @@ def config_of(tiny, folders):
     config = tiny(system)
     config.data.directory, config.data.tree = folders[folder], tree
     config.data.validation, config.batch.shapes = "test", 1
+    config.optimiser.schedule = "constant"
     config.train.update(steps=1, evaluate_every=1, selection="log_likelihood")
     return config
 

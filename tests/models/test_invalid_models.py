@@ -74,7 +74,7 @@ def test_rejects_options_of_windows(name, options):
   "options, message",
   [
     ({"hidden": 0}, r"gru\.hidden must be from 1 "),
-    ({"dropout_hidden": 1.0}, r"gru\.dropout_hidden must be from 0 to b"),
+    ({"dropout_hidden": 1.0}, r"gru\.dropout_hidden must be at least 0 and b"),
     ({"windows": {}}, r"gru\.windows is empty"),
     ({"windows": {"golbal": {}}}, r"no window 'golbal'.* 'global'"),
     ({"windows": {"local": {"sigme": 1}}}, r"local has no option 'sigme'"),

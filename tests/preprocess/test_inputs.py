@@ -81,7 +81,7 @@ CASES = [
   ({"data.train": "trian"}, None, r"data\.train: no split 'trian'.*'train'"),
   ({"data.validation": "tset"}, None, r"data\.validation: .*'tset'.*mean 'test'"),
   ({"data.test": ("test", "x")}, None, r"data\.test: no split 'x' .* to \(\)"),
-  ({"prepare.splits": {"Train": ("a", "b")}}, None, r"must be lower case.*'Train'"),
+  ({"prepare.splits": {"Train": ("a", "b")}}, None, r"must be lowercase.*'Train'"),
   ({"prepare.splits": {}}, None, r"prepare\.splits is empty: name the two"),
   ({"data.name": "raw"}, None, r"data\.name must not be 'raw'"),
   ({"prepare.optional": ("train",)}, None, r"optional: train is not a test sp"),

@@ -92,7 +92,7 @@ def at(content, path):
 
 SHARD = "splits.train.shards.0"
 INVALID_FIELDS = [
-  ("name", "../toy", "manifest.name must be lower case"),
+  ("name", "../toy", "manifest.name must be lowercase"),
   ("name", 3, "manifest.name must be of type str"),
   ("version", "1.0.0/../..", "manifest.version must be like 1.0.0"),
   ("sides", ["left"], "sides.0. must be one of 'source', 'target'"),
