@@ -37,7 +37,7 @@ class Timer:
 def take_turns(
   functions: Sequence[Callable[[], object]], seconds: float
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Calls functions in turns, so that ratios between them hold on a busy machine.
+  """Calls functions in turns, so that ratios of their times are comparable.
 
   Args:
     functions: Functions; each is called at least once.

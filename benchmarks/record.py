@@ -249,7 +249,7 @@ def _array_hashes(run: pathlib.Path) -> dict[str, str]:
 
 
 def _commands(work: pathlib.Path, _: list[str]) -> Record:
-  """Runs every command on a small run and records what it prints or writes."""
+  """Executes every command on a small run; records what it prints or writes."""
   run, raw, out = work / "runs" / "pascal", work / "raw", work / "commands"
   if not run.exists():
     _systems(work, ["pascal"])

@@ -127,7 +127,7 @@ def manifest(vocabulary: int) -> dict[str, Any]:
 
 
 def write_dataset(directory: pathlib.Path, count: int) -> None:
-  """Writes a dataset directory: a split "train" with one random shard.
+  """Writes a dataset directory: a split "train" with one shard of random data.
 
   The source side has trees. Sentences have 5 to 31 subwords with EOS.
   """

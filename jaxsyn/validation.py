@@ -170,7 +170,7 @@ class Validator:
     return ValidationScores(values, rank, samples, figures)
 
   def _losses(self, params: Any) -> dict[str, Any]:
-    """Returns mean losses, likelihood and auxiliary metrics of the split."""
+    """Returns mean losses, log likelihood and metrics of the validation split."""
     totals: dict[tuple[str, str], Any] = collections.defaultdict(
       lambda: np.zeros(2)
     )

@@ -221,7 +221,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Counts the labels of annotations with open label sets, by side."""
+    """Counts, by side, the labels of annotations whose label set is open."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

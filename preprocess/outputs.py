@@ -114,7 +114,7 @@ class Outputs:
 
   @contextlib.contextmanager
   def new(self, task: str) -> Iterator[TaskOutput]:
-    """Opens a task's output file, which is published if the block succeeds."""
+    """Opens a task's output file, published if the `with` block succeeds."""
     # No wait for the disk: the checksums detect lost data.
     with (
       files.publish(self.path(task), flush=False) as file,

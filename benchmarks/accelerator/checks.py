@@ -46,7 +46,7 @@ MARK = "BEST "  # before the result in the output of a process
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-  """Sets the highest precision for matrix products in all threads.
+  """Sets the highest precision for the matrix products of the process.
 
   `jax.default_matmul_precision` sets that of one thread.
   """

@@ -113,7 +113,7 @@ class DeviceTrainer(Trainer):
     self.tokens = float(np.mean(counts))
 
   def train(self) -> None:
-    """Trains for `STEPS` steps, and waits for them."""
+    """Trains for `STEPS` steps, and waits until the device has finished."""
     for i in range(STEPS):
       batch = self._batches[i % BATCHES]
       self.state, metrics = self.compiled(self.state, batch)

@@ -91,7 +91,7 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
 
 
 def best_trial(experiment: Experiment) -> str:
-  """Returns the training recipe of block E0 with the best validation score.
+  """Returns the best training recipe of the tuning trials (block E0).
 
   Raises:
     InputError: Block E0 is not complete.

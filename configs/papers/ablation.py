@@ -44,7 +44,7 @@ class Row:
   folder: str = ""
 
   def on(self, config: ConfigDict) -> ConfigDict:
-    """Applies the row to a dataset's baseline config, in place, and returns it.
+    """Applies this table row to a baseline config, in place; returns the config.
 
     Args:
       config: Result of a dataset's `get_config("transformer")`.

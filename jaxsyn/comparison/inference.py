@@ -54,7 +54,7 @@ class Inference:
 
 @dataclasses.dataclass(frozen=True)
 class ErrorVariance:
-  """Error variance of scores in a linear model, for one metric and test set.
+  """Residual variance of the scores of all systems, for a metric and test set.
 
   Attributes:
     metric: Title of the metric.

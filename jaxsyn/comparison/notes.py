@@ -46,7 +46,7 @@ def family_tests(results: Comparison) -> list[Hierarchical]:
 
 
 def conclusions(results: Comparison) -> list[str]:
-  """Returns warnings, and sentences that list the tested pairs by verdict."""
+  """Returns warnings, and one sentence with the tested pairs for each verdict."""
   tests = family_tests(results)
   metric, where = results.metrics[0], results.primary.name
   texts = _warnings(results)

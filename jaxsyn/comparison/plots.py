@@ -163,7 +163,7 @@ def by_fact(
 def title_of(
   results: Comparison, system: ComparedSystem, *, with_baseline: bool = False
 ) -> str:
-  """Returns a figure title that names a system and mentions its controls."""
+  """Returns a figure title that names a system and its control systems."""
   count = len(_lines(results, system).keys() - {system.name, results.baseline})
   title = system.name + ("", " and its control", " and its controls")[count]
   if with_baseline and system.name != results.baseline:

@@ -39,7 +39,7 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-  """Headings and rows of a table.
+  """Table of a report: headings and rows of cells.
 
   Attributes:
     head: Headings of the columns.

@@ -289,8 +289,9 @@ class Batches:
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
     "Number of padded (source, target) lengths, which are chosen from the "
-    "data. Each is compiled separately. 0: as many as save more padding than "
-    "their compilation costs, at most 12 and fewer for small corpora.",
+    "data. Each is compiled separately. 0: chosen automatically: a length is "
+    "added while it saves more time in padding than its compilation takes (at "
+    "most 12; fewer for small corpora).",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
     1,

@@ -20,7 +20,7 @@ Batches = Batch | tuple[Batch, ...]
 
 
 class Batcher:
-  """Function that makes padded batches of source sentences."""
+  """Callable that makes padded batches of source sentences."""
 
   def __init__(
     self,

@@ -170,7 +170,7 @@ class Contexts(nn.Module):
     return contexts, weights, tuple(states)
 
   def publish(self, weights: list[Array]) -> None:
-    """Exposes the attention weights of each window for losses and figures."""
+    """Publishes the attention weights of each `Window` for losses and figures."""
     for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 

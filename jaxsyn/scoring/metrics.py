@@ -76,7 +76,7 @@ class SacreBleuMetric(Metric):
 
 
 class Bleu(SacreBleuMetric):
-  """BLEU (Papineni et al. 2002, ACL)."""
+  """Corpus BLEU (Papineni et al. 2002, ACL)."""
 
   title = "BLEU"
   of_words = True

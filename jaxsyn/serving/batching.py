@@ -181,7 +181,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _errors_to(sentences: Sequence[Sentence]) -> Iterator[None]:
-  """Reports an error to the clients of sentences without a result."""
+  """Reports an error to every client that still waits for a sentence."""
   try:
     yield
   except Exception as error:

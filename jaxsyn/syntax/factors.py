@@ -59,7 +59,7 @@ class Factor(Choice):
     raise NotImplementedError
 
   def label_BS(self, features: SentenceFeatures) -> Array:
-    """Returns the factor's label of each subword; 0 for no word."""
+    """Returns the factor's label of each subword's word; 0 without a word."""
     raise NotImplementedError
 
 

@@ -55,7 +55,7 @@ class Published:
 
 
 def publish(module: nn.Module, kind: str, value: Array) -> None:
-  """Exposes an intermediate array of a module to losses and figures.
+  """Publishes (sows) an array of a module for losses and figures.
 
   The compiler drops arrays that are not read, and `init` does not store any.
   If an array is published twice, the last value counts.
@@ -121,7 +121,7 @@ class Maps:
     return matches
 
   def at(self, address: Address) -> Any:
-    """Returns the array at an address; raises the errors of `find`."""
+    """Returns the only published array at an `Address`."""
     return self.find(**dataclasses.asdict(address))[0].value
 
   def _listed(self) -> str:

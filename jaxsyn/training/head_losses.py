@@ -177,9 +177,9 @@ class Synchronisation(LayerLoss):
   )
   alignment: Literal["output", "input"] = option(
     "output",
-    'Decoder state whose cross-attention belongs to a subword: "output", '
-    'the one that predicts the subword; "input", the next one, which '
-    'matches rows="input" of `dbsa`.',
+    "Decoder state whose cross-attention is the alignment of a subword: "
+    '"output", the state that predicts it; "input", the next state, which has '
+    'read it, for rows="input" of `dbsa`.',
   )
 
   stack: ClassVar[str] = "cross"

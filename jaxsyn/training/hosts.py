@@ -375,7 +375,7 @@ def _check_address(address: str, count: int, index: int) -> None:
 
 
 def _cluster() -> tuple[str, int]:
-  """Returns the cluster manager of this process, and its number of tasks."""
+  """Returns the cluster manager that started this process, and the task count."""
   for kind in clusters.ClusterEnv._cluster_types:
     if not kind.opt_in_only_method and kind.is_env_present():
       try:

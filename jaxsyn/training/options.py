@@ -34,8 +34,8 @@ class Mesh:
   tensor: Axis = option(
     1,
     "Number of devices that attention heads, feed-forward units and the "
-    "vocabulary are split over; it must divide the first two. -1: all "
-    "remaining ones.",
+    "vocabulary are split over; it must divide the numbers of heads and of "
+    "units. -1: all remaining ones.",
   )
 
 

@@ -50,7 +50,7 @@ class WarmedUp(Schedule):
     return max(self.warmup, 1)
 
   def rise(self, n: Array, peak: float) -> Array:
-    """Returns the rate of update `n` in a linear warm-up to the peak."""
+    """Returns the learning rate of update `n` in a linear warm-up to the peak."""
     return _FIRST_RATE + n / self.warmup_updates * (peak - _FIRST_RATE)
 
 

@@ -65,7 +65,7 @@ class TrainState:
 
   @property
   def evaluated(self) -> Params:
-    """Parameters for validation and translation: the moving average, if any."""
+    """Parameters to evaluate: the moving average, or else the current ones."""
     return self.params if self.ema is None else self.ema
 
 

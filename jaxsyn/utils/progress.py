@@ -102,7 +102,7 @@ class Bar:
       _screen.below = content
 
   def postpone_line(self) -> None:
-    """Postpones the next progress line after a caller printed the progress."""
+    """Postpones the next progress line, as the caller has printed the progress."""
     self._printed = time.monotonic()
 
   def close(self) -> None:
@@ -211,7 +211,7 @@ class CompileCounter:
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:
-    """Counts the program that a function call in a `with` block compiles.
+    """Counts one program as compiled when a `with` block, the call, ends.
 
     Args:
       shapes: Shapes of the arguments, hashable; equal shapes share a program.

@@ -25,6 +25,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import sys
 from collections.abc import (
   Collection,
   Generator,
@@ -375,6 +376,8 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
     yield from items
     return
   pool = ThreadPoolExecutor(1, "batches")
+  # A local name, since those of modules may be gone when Python exits.
+  exiting = sys.is_finalizing
   try:
     waiting = collections.deque(
       pool.submit(next, items, _END) for _ in range(depth)
@@ -383,7 +386,8 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
       waiting.append(pool.submit(next, items, _END))
       yield item
   finally:
-    pool.shutdown(cancel_futures=True)
+    if not exiting():  # then the thread has ended
+      pool.shutdown(cancel_futures=True)
 
 
 def _check_rows(row_multiple: int, devices: int) -> None:

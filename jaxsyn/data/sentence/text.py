@@ -151,7 +151,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields a file's lines as bytes, and PAUSE when none is available yet.
+  """Yields a file's lines as bytes, and PAUSE while no line is available.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 

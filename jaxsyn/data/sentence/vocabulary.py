@@ -227,7 +227,7 @@ class Vocabulary:
     return [write(int(i)) if 0 <= i < self.size else "" for i in ids]
 
   def decode(self, ids: Iterable[int]) -> str:
-    """Returns the text of subword ids up to the first EOS.
+    """Returns the text of the subword ids before the first EOS.
 
     Padding, BOS and numbers that are not ids of this vocabulary are skipped. An
     unknown word of a vocabulary of whole words is UNKNOWN.

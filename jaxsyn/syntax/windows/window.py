@@ -114,7 +114,7 @@ class WindowSpec(Choice):
     return self.window(self, site)
 
   def check(self, at: ConfigPath) -> None:
-    """Raises InputError if options of the window are not compatible.
+    """Raises InputError if options of this attention window are incompatible.
 
     Args:
       at: Location of the options in the config.

@@ -3,6 +3,8 @@
 import collections
 import dataclasses
 import itertools
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -346,3 +348,16 @@ def test_prefetch_keeps_the_order_raises_errors_and_ends_its_thread():
   assert set(threading.enumerate()) - before
   reader.close()
   assert not set(threading.enumerate()) - before
+
+
+def test_prefetch_may_be_open_when_python_exits():
+  code = """
+import itertools, threading
+from jaxsyn.data.loader.loader import prefetch
+batches = prefetch(itertools.count(), 2)
+print(next(batches))
+threading.keep = lambda: batches  # longer than most modules
+"""
+  command = [sys.executable, "-c", code]
+  done = subprocess.run(command, capture_output=True, text=True, check=True)
+  assert (done.stdout, done.stderr) == ("0\n", "")

@@ -242,7 +242,7 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns a line's parse, and whether it matches the trees only after NFC."""
+  """Joins a line with its trees to a parse; says whether that needed NFC."""
   try:
     return conllu.attach(trees, line), False
   except InputError:
