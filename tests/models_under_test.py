@@ -82,6 +82,7 @@ def config_of(system: str, **model) -> Config:
   return read_config(systems.apply(config, system))
 
 
+@functools.cache
 def plan_of(system: str, **model) -> Plan:
   """Plan of a system with a tiny model."""
   return resolve(config_of(system, **model), JOINT)

@@ -240,10 +240,11 @@ def test_resumes_on_gs_after_a_kill_while_saving_and_sigterm(
 
   # On another number of devices, with another mesh.
   goal = {"train.steps": last + 4, "train.evaluate_every": last + 4}
-  for ended in (
-    start(folder, options | goal, devices=1, **stored).end(),
-    start(tmp_path, options | goal | cut, devices=2).end(),
-  ):
+  runs = (
+    start(folder, options | goal, devices=1, **stored),
+    start(tmp_path, options | goal | cut, devices=2),
+  )
+  for ended in [run.end() for run in runs]:
     assert ended.statuses == [0], ended.outputs
   one, other = (
     [
