@@ -376,7 +376,7 @@ def prefetch(items: Iterator[T], depth: int) -> Generator[T, None, None]:
     yield from items
     return
   pool = ThreadPoolExecutor(1, "batches")
-  # A local name, since those of modules may be gone when Python exits.
+  # A local name, since those of modules may be gone while Python exits.
   exiting = sys.is_finalizing
   try:
     waiting = collections.deque(
