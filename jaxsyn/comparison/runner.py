@@ -23,6 +23,7 @@ from jaxsyn.comparison.planned_jobs import TrainingJob
 from jaxsyn.scoring.metrics import decimals
 from jaxsyn.scoring.selection import name_of
 from jaxsyn.training.stopping import StopSignals
+from jaxsyn.utils.progress import span
 
 MAX_STARTS = 3  # of a process that is killed each time before it progresses
 POLL_SECONDS = 0.1  # between checks of the processes
@@ -104,11 +105,13 @@ class JobRunner:
     self._free_slots = list(slots)
     self._states = {job: JobState() for job in jobs}
     self._failed: dict[TrainingJob, str] = {}
+    self._began, self._finished, self._left = time.monotonic(), 0, 0
 
   def run(self) -> RunnerResult:
     """Runs all unfinished jobs; returns at the end or after a signal."""
     total = len(self._states)
     waiting = [job for job in self._states if not job.finished]
+    self._began, self._left = time.monotonic(), len(waiting)
     if finished := total - len(waiting):
       self._log.write(f"{finished} of {total} runs are finished already")
     next_report = 0.0
@@ -182,7 +185,7 @@ class JobRunner:
           job,
           f"finished at step {facts.step} ({facts.reason}), best validation "
           f"{_score_text(job, facts.best_score)} at step {facts.best_step}, "
-          f"{facts.minutes:.1f} minutes",
+          f"{facts.minutes:.1f} minutes{self._remaining()}",
         )
       elif signals.name:
         self._write(job, "stopped")
@@ -190,9 +193,20 @@ class JobRunner:
         self._write(job, f"{_end_text(code)}; it is restarted")
         restarted.append(job)
       else:
+        self._left -= 1
         self._failed[job] = f"{_end_text(code)}: {job.last_output(3)}"
         self._write(job, f"failed; {self._failed[job]}")
     return restarted
+
+  def _remaining(self) -> str:
+    """Counts a finished run; says how many are left, and for how long."""
+    self._finished += 1
+    self._left -= 1
+    if not self._left:
+      return ""
+    seconds = (time.monotonic() - self._began) / self._finished * self._left
+    runs = "run" if self._left == 1 else "runs"
+    return f"; {self._left} {runs} left, about {span(seconds)}"
 
   def _stop(self, name: str) -> None:
     """Sends SIGTERM to every process once."""

@@ -77,6 +77,14 @@ def test_runs_every_job_once_first_seeds_first(jobs, run_jobs):
   started = re.findall(r"(\w+ seed \d): starts", log)
   assert started == [job.name for job in jobs]
   assert "finished at step 9 (steps), best validation BLEU 29.50" in log
+  left = re.findall(r"finished at .* minutes(.*)", log)
+  assert [words.partition(",")[0] for words in left] == [
+    "; 3 runs left",
+    "; 2 runs left",
+    "; 1 run left",
+    "",
+  ]
+  assert all(re.search(r"left, about \d s$", words) for words in left[:-1])
   again, log = run_jobs(jobs, "sys.exit(3)")
   assert again.failed == {}
   assert "4 of 4 runs are finished already" in log
@@ -179,10 +187,11 @@ def test_continues_after_a_failed_run(jobs, run_jobs):
 if "pascal" in str(run) and "seed_0" in str(run):
   print("error: the loss became NaN"); sys.exit(2)
 finish()"""
-  ended, _ = run_jobs(jobs, code)
+  ended, log = run_jobs(jobs, code)
   assert {job.name: message for job, message in ended.failed.items()} == {
     "pascal seed 0": "its process ended with status 2: error: the loss became NaN"
   }
+  assert re.findall(r"(\d) runs? left", log) == ["3", "1"]
   assert [job.finished for job in jobs] == [True, False, True, True]
 
 

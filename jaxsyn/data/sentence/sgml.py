@@ -40,7 +40,7 @@ def lines_of(data: bytes, name: str) -> list[str]:
     name: File name for messages.
 
   Raises:
-    InputError: The file is malformed (the message has FILE:LINE), or does not have
+    InputError: The file is malformed (the message has `FILE:LINE`), or does not have
       exactly one set (a source, a reference or the output of one system).
   """
   text = _decoded(data, name)
