@@ -2,7 +2,7 @@
 
   python -m benchmarks.train_speed --data data/multi30k_en_de \\
     [--systems transformer,pascal|all] [--seconds 60] [--size small] \\
-    [--memory_gib 4,0.01]
+    [--memory_gib 1,0.002]
 
 The systems are trained on the same batches, and the others are compared with the
 first. Tokens are target subwords with EOS, without padding. "/cpu-s" is per second
@@ -177,6 +177,6 @@ if __name__ == "__main__":
   flags.DEFINE_string("size", "small", "Model size: tiny, small, base or big.")
   flags.DEFINE_integer("tokens", 4096, "Padded subwords in a batch.")
   flags.DEFINE_integer("shapes", 12, "Number of batch shapes.")
-  flags.DEFINE_list("memory_gib", ["4"], "Values of config.batch.memory_gib.")
+  flags.DEFINE_list("memory_gib", ["1"], "Values of config.batch.memory_gib.")
   flags.DEFINE_float("seconds", 60.0, "Training time of all systems together.")
   cli.main(_main)

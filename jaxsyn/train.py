@@ -239,7 +239,10 @@ def _training_length(config: Config, loader: DataLoader) -> str:
     if train.minutes
     else "unless config.train.minutes or config.train.patience ends it"
   )
-  return f"{train.steps:,} steps: {epochs:,.1f} epochs of {examples:,} examples, {end}"
+  return (
+    f"{train.steps:,} steps: {epochs:,.1f} epochs of {examples:,} examples, "
+    f"{end}"
+  )
 
 
 def _warmup_warning(config: Config) -> str:
