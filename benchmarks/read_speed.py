@@ -86,7 +86,7 @@ def run(values: flags.FlagValues) -> Figures:
 
 
 def _window_ends(loader: DataLoader) -> Iterable[int]:
-  """Returns the numbers of batches after which a shuffling window ends.
+  """Returns the batch counts at which shuffling windows end.
 
   A window is read while the one before is used, so that only the ends of windows
   have used all that was read.

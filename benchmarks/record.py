@@ -128,7 +128,7 @@ def _records(work: pathlib.Path, _: list[str]) -> Record:
 
 
 def digests(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns a digest per shard and, for each split, a digest per feature."""
+  """Returns digests of the shards, each split's features and the vocabulary."""
   shards: dict[str, str] = {}
   hashes: dict[str, Any] = {}  # hash objects
   for path in sorted(folder.rglob("*.tfrecord-*")):
@@ -316,7 +316,7 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
 
 
 def _files(folder: pathlib.Path) -> dict[str, str]:
-  """Maps file names in a folder to digests ("" for files without arrays)."""
+  """Maps files in a folder to digests; "" unless they hold arrays or models."""
   return {
     str(path.relative_to(folder)): _sha256(path.read_bytes())
     if path.suffix in (".safetensors", ".npz", ".model")

@@ -51,7 +51,7 @@ def called_different(
   samples: int = 300,
   planted: float = 0.0,
 ) -> dict[str, int]:
-  """Counts simulated trials with p < 0.05, corrected for few seeds or not."""
+  """Counts simulated trials with p < 0.05, with and without seed correction."""
   seed_sd, sentence_sd, run_sd = SPREADS[spread]
   even = np.full(sentences, 1 / sentences)
   hits: dict[str, int] = collections.Counter(corrected=0, bootstrap=0)
@@ -86,7 +86,7 @@ def _p_values(
   margin: float,
   shift: float = 0.0,
 ) -> tuple[float, float]:
-  """Tests differences, to which a shift is added; see `hierarchical`.
+  """Returns p-values of shifted differences; arguments as in `hierarchical`.
 
   Returns:
     p-values of a difference and of equivalence.

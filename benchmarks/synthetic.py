@@ -110,7 +110,7 @@ class Text:
 
 
 def manifest(vocabulary: int) -> dict[str, Any]:
-  """Returns the manifest fields that `jaxsyn.plan.resolve` reads."""
+  """Returns an artificial manifest with the fields that `resolve` reads."""
   labels = [UNKNOWN, *(f"label {i}" for i in range(1, LABELS))]
   open_labels = {
     name: labels for name, annotation in ANNOTATIONS.items() if annotation.open

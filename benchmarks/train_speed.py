@@ -46,7 +46,7 @@ SIZES = {
 
 
 def sized(system: str, size: str, **options: Any) -> Config:
-  """Returns the config of a system (or several, "a+b") in a model size."""
+  """Returns the config of one or several systems ("a+b") at a model size."""
   width, feed_forward, heads, layers, hidden = SIZES[size]
   config = base.get_config()
   config.model.width, config.model.gru.hidden = width, hidden

@@ -37,7 +37,7 @@ def tree_bias_edges(config: ConfigDict) -> None:
 
 
 def tree_bias_steps(config: ConfigDict) -> None:
-  """Learned score bias for tree steps up and down; our own variant."""
+  """Learned score bias for edges up and down the tree path; our own variant."""
   config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
@@ -101,7 +101,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near(config: ConfigDict) -> None:
-  """Two attention heads limited to two edges in the tree; our own variant.
+  """Two attention heads that see words within two tree edges; our own variant.
 
   Neither the neighbors of these words in the sentence nor EOS are visible.
   """

@@ -23,7 +23,7 @@ def multitask(config: ConfigDict) -> None:
 
 
 def distilled(config: ConfigDict) -> None:
-  """Two attention heads imitate a run that reads trees; our own variant.
+  """Two attention heads distilled from a tree-reading model; our own variant.
 
   --config.losses.distillation.teacher=runs/pascal names that run. Translation
   needs no parser.
@@ -32,7 +32,7 @@ def distilled(config: ConfigDict) -> None:
 
 
 def distilled_words(config: ConfigDict) -> None:
-  """Word-level distillation from a run that reads trees: Kim & Rush 2016.
+  """Word-level distillation from a model that reads trees: Kim & Rush 2016.
 
   The loss is computed for each subword, in addition to that of the reference.
   --config.losses.word_distillation.teacher=runs/pascal names the teacher, which

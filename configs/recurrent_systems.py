@@ -33,7 +33,7 @@ def gru_local(config: ConfigDict) -> None:
 
 
 def gru_flexible(config: ConfigDict) -> None:
-  """Attention window of predicted width: Shu & Nakayama 2017."""
+  """Soft attention window around the previous position: Shu & Nakayama 2017."""
   _gru(config, "flexible")
 
 

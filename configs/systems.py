@@ -113,7 +113,7 @@ def localness_fixed(config: ConfigDict) -> None:
 
 
 def localness_layer(config: ConfigDict) -> None:
-  """Localness with a window width predicted for each layer and head."""
+  """Localness with one predicted window width per sentence, layer and head."""
   _localness(config, window="layer")
 
 
@@ -291,7 +291,7 @@ SYSTEMS = {
 
 
 def apply(config: ConfigDict, system: str | None) -> ConfigDict:
-  """Adds a system to the config of a dataset, in place, and returns it.
+  """Adds a system to a dataset's config, in place; returns the config.
 
   Args:
     config: Config of a dataset.

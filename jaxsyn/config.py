@@ -78,7 +78,7 @@ def read_config(
 
 
 def with_defaults(config: Config) -> Config:
-  """Returns a config that names the scoring tokenizer of its target language.
+  """Returns the config with the scoring tokenizer of its target language set.
 
   Runs record this config, so that a tokenizer installed later does not change
   their scores.

@@ -213,7 +213,7 @@ def size_of(pairs: int) -> Size:
 
 
 def vocabulary_size(pairs: int, train: CorpusStats) -> tuple[int, float, str]:
-  """Returns the joint vocabulary's size, with a reason, and character coverage."""
+  """Returns the joint vocabulary's size, character coverage and a reason."""
   usual = size_of(pairs)
   size = usual.vocabulary or max(1000, pairs * 2 // 500 * 100)
   characters = train.source.characters + train.target.characters
@@ -265,7 +265,7 @@ def training_steps(
 
 
 def _subwords_per_word(vocabulary: int) -> float:
-  """Estimates the subwords per word of the side that has more of them.
+  """Estimates subwords per word from vocabulary size, for the larger side.
 
   Fitted to SentencePiece models of 1,000 to 16,000 subwords on English with
   German (Multi30k) and Hausa; Igbo has a tenth more.

@@ -67,7 +67,7 @@ LIMITS: dict[str, Callable[..., bool]] = {
 def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
-  """Returns the selected filters by their reason for dropping a pair."""
+  """Returns the selected filters, by the reason for which each drops pairs."""
   found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
@@ -181,7 +181,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 
 
 def pair_key(pair: Pair) -> bytes:
-  """Returns a 16-byte hash of a sentence pair, unique among a billion pairs."""
+  """Returns a 16-byte hash of a sentence pair; collisions are negligible."""
   source, target = (text.encode() for text in pair)
   size = len(source).to_bytes(8, "little")
   return hashlib.blake2b(size + source + target, digest_size=16).digest()
@@ -190,7 +190,7 @@ def pair_key(pair: Pair) -> bytes:
 def _keys(
   chunk: Chunk, pairs: Sequence[Pair], rows: np.ndarray
 ) -> list[np.ndarray]:
-  """Returns the hash and line index of each pair, grouped by hash partition."""
+  """Returns the hashes and line indices of kept pairs by hash partition."""
   keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
   both = np.frombuffer(keys, "<u8").reshape(-1, 2)
   lines = (rows + chunk.lines.start).astype("<u8")

@@ -51,7 +51,7 @@ class Files:
     return (self.source, self.target) if self.target else (self.source,)
 
   def check(self) -> None:
-    """Raises InputError for files that `jaxsyn new` cannot read or name."""
+    """Raises InputError for files that `jaxsyn new` cannot use in a config."""
     if bool(self.target) == (reader_of(self.source) == "tsv"):
       raise InputError(
         f"{self}: give a file of the source and one of the target, or one .tsv "

@@ -93,7 +93,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns alternative parses that share the best parse's words, and counts.
+  """Returns alternative parses with the best parse's words, and use counts.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
@@ -162,7 +162,7 @@ class Alignments(OptionalFeature):
 
 
 def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
-  """Returns the word alignment of each line pair, as pairs of raw-word indices.
+  """Returns each line pair's alignment: links of whitespace-separated words.
 
   Raises:
     InputError: A line is malformed, a word does not exist, or the aligned words
@@ -194,7 +194,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
 def _linked_words(
   chunk: Chunk, side: str, pairs: Sequence[Pair]
 ) -> list[Sequence[int]]:
-  """Maps each aligned word of a line to its whitespace-separated word."""
+  """Maps each line's aligned words to indices of whitespace-separated words."""
   column = schema.SIDES.index(side)
   stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
   if stream not in chunk.split.streams:
@@ -221,7 +221,7 @@ class Annotations(OptionalFeature):
   name = "annotations"
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Counts, by side, the labels of annotations whose label set is open."""
+    """Counts, by side, the labels of annotations without a fixed label set."""
     names = examples.chunk.context.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():

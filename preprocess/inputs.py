@@ -213,7 +213,7 @@ def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:
 def _use_trees_of_treebanks(
   config: DataConfig, splits: Mapping[str, SplitInput]
 ) -> None:
-  """Uses the trees of treebanks among raw files, unless others are given."""
+  """Takes trees from treebank raw files, unless trees or a parser are given."""
   parse = config.prepare.parse
   for side in parse.sides:
     if getattr(parse, f"{side}_conllu") or getattr(parse, side).parser.named:

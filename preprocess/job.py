@@ -158,7 +158,7 @@ class JobContext:
     return self._summaries[stage]
 
   def duplicates(self, partitions: int) -> np.ndarray:
-    """Returns the sorted line indices of repeated training pairs.
+    """Returns the sorted line indices of training pairs that repeat others.
 
     Args:
       partitions: Number of `clean.find_duplicates` tasks.

@@ -158,7 +158,7 @@ class Outputs:
     return self.read_json(task, _HEADER)["result"]
 
   def finished(self, task: str, deep: bool = False) -> Header | None:
-    """Returns the header of a finished task's output; None if it must run.
+    """Returns the header of a task's output, or None if the task must run.
 
     Args:
       task: Name of the task.

@@ -187,7 +187,7 @@ _loaded = threading.local()  # pickled job of this thread, and its context
 
 
 def context_of(job: bytes) -> JobContext:
-  """Loads the data that a pickled job needs, once per thread."""
+  """Returns the context of a pickled job, which each thread creates once."""
   if getattr(_loaded, "job", None) != job:
     _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
   return _loaded.context

@@ -38,7 +38,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 
 
 def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Selects the lines of a chunk that become examples, and makes their trees.
+  """Selects a chunk's lines for examples, and reads or parses their trees.
 
   Writes "rows", the indices of these lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
@@ -208,7 +208,7 @@ def _parsed(
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
-  """Cuts lines into consecutive runs of about `cut` lines each.
+  """Cuts lines into consecutive ranges of about `cut` lines each.
 
   The borders depend only on nearby lines, so most runs do not change if a line
   is added or removed.

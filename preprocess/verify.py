@@ -140,7 +140,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
 def _check_lines(
   line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
 ) -> None:
-  """Raises InvalidExampleError unless lines ascend and are in the subset."""
+  """Raises InvalidExampleError unless line numbers ascend, in the subset."""
   if drawn is not None and not np.isin(line, drawn).all():
     i = int(np.argmin(np.isin(line, drawn)))
     raise InvalidExampleError(i, f"line {line[i]} is not in {file}")

@@ -96,7 +96,7 @@ class MeasurementFailed(Exception):
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
-  """Returns measurements whose names begin with a regular expression."""
+  """Returns measurements whose names match a regular expression."""
   every = measurements(limits)
   try:
     chosen = [one for one in every if re.match(only, one.name)]

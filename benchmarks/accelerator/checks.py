@@ -46,7 +46,7 @@ MARK = "BEST "  # before the result in the output of a process
 
 @contextlib.contextmanager
 def exact_products() -> Iterator[None]:
-  """Sets the highest precision for the matrix products of the process.
+  """Context manager that sets the highest precision of matrix products.
 
   `jax.default_matmul_precision` sets that of one thread.
   """
@@ -84,7 +84,7 @@ def _state(plan: Plan, device: jax.Device) -> Any:
 
 
 def _negative_gradient(system: str, dtype: str, device: jax.Device) -> Any:
-  """Returns the negative gradient, as the update of SGD with rate 1."""
+  """Returns the negative gradient: the update of SGD at learning rate 1."""
   plan = TRIAL.plan(system, "tiny", dtype)
   descent = dataclasses.replace(plan.recipe, optimiser=optax.sgd(1.0))
   plan = dataclasses.replace(plan, recipe=descent)

@@ -54,7 +54,7 @@ class BenchmarkLimits:
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def plan(self, system: str, size: str, dtype: str, **options: Any) -> Plan:
-    """Resolves the config of a system in a model size, for random sentences."""
+    """Resolves a system's config at a model size, for random sentences."""
     options = {"model.dtype": dtype, **self.options, **options}
     config = sized(system, size, **options)
     return resolve(config, synthetic.manifest(self.vocabulary))

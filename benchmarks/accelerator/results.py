@@ -115,7 +115,7 @@ def write_results(
 
 
 def as_table(rows: Sequence[Row]) -> str:
-  """Formats rows as a Markdown table with every column that a row has."""
+  """Formats rows as a Markdown table with the columns of all rows."""
   columns = list(dict.fromkeys(itertools.chain.from_iterable(rows)))
   cells = [columns, ["---"] * len(columns)]
   cells += [[_text(row.get(name, "")) for name in columns] for row in rows]

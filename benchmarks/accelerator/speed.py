@@ -187,7 +187,7 @@ def batch_sizes(
 def pair(
   limits: BenchmarkLimits, system: str, size: str, dtype: str
 ) -> Iterator[Row]:
-  """Compares a system with the Transformer by timing them in turns."""
+  """Compares a system's training speed with that of the Transformer."""
   both = [
     DeviceTrainer(limits, name, size=size, dtype=dtype, tokens=limits.tokens)
     for name in ("transformer", system)

@@ -115,7 +115,7 @@ def spread(results: Sequence[RunResult], metric: str) -> str:
 
 
 def flat_from(curve: Sequence[Point]) -> str:
-  """Returns the step after which log-likelihood improves less than `FLAT`.
+  """Returns the first step whose log-likelihood is within `FLAT` of the best.
 
   Returns:
     "-" where it still improves by more in the last quarter of the run.

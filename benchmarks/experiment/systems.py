@@ -91,7 +91,7 @@ def systems_of(name: str, experiment: Experiment) -> list[planned_jobs.System]:
 
 
 def best_trial(experiment: Experiment) -> str:
-  """Returns the best training recipe of the tuning trials (block E0).
+  """Returns the name of the tuning trial with the best validation scores.
 
   Raises:
     InputError: Block E0 is not complete.

@@ -120,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """Returns published BLEU on IWSLT14 as a dict by "<task> <split>"."""
+  """Returns published BLEU on IWSLT14 as a dict with keys "<task> <split>"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 

@@ -39,7 +39,7 @@ def _config_at(
   settings: Callable[[str, str], ConfigDict],
   address: str = "",
 ) -> ConfigDict:
-  """Returns the config of an address; see `addressed`."""
+  """Returns the config of an address such as TASK:SYSTEM; see `addressed`."""
   task, _, name = address.partition(":")
   if not task:
     raise InputError(
@@ -70,7 +70,7 @@ def data_set(
   *,
   files: Mapping[str, str] = SPLITS,
 ) -> ConfigDict:
-  """Returns the default config with a task's names, languages and files.
+  """Returns the default config for the data of a paper's task.
 
   Args:
     paper, task: Names of the paper and the task.

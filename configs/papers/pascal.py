@@ -121,7 +121,7 @@ PART = "parts.encoder.parent_scaled"
 
 
 def _validation(en_de: float, de_en: float) -> dict[str, float]:
-  """Returns published BLEU on newstest2015 for News Commentary 11 by task."""
+  """Returns published newstest2015 BLEU of models trained on NC11, by task."""
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 

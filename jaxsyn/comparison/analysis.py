@@ -142,7 +142,7 @@ def of_runs(
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """Returns the name of the system that a system is a control of, or ""."""
+  """Returns the system whose control-tree variant this system is, or ""."""
   trees = {
     name: TREES.get(config["data"]["tree"], Parsed)
     for name, config in configs.items()
@@ -172,7 +172,7 @@ def pairs_to_test(controlled: Mapping[str, str], baseline: str) -> Pairs:
 def scored_runs(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
-  """Returns the metric statistics of all runs, by test set and as a mean."""
+  """Returns the metric statistics of all runs by test set, and their means."""
   by_split: dict[str, Scored] = collections.defaultdict(
     lambda: collections.defaultdict(dict)
   )
@@ -196,7 +196,7 @@ def test_set(
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Computes a test set's scores, differences and buckets, but no examples.
+  """Returns the results on a test set, without example sentences.
 
   Args:
     name: Name of the test set.
@@ -352,7 +352,7 @@ class PairTests:
 def _with_family(
   split: results.TestSet, family: Collection[tuple[str, ...]], metric: str
 ) -> results.TestSet:
-  """Returns a test set with Holm-adjusted p-values for the test family."""
+  """Returns a test set's results with Holm-adjusted p-values in the family."""
   differences = list(split.over_seeds)
   chosen = {
     index: d.p

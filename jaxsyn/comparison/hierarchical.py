@@ -197,7 +197,7 @@ def hierarchical(
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """Returns the mean difference of each resample over randomly drawn seeds."""
+  """Returns each resample's mean difference over resampled seeds."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))
@@ -242,7 +242,7 @@ def _interval(
 
 
 def _tail(distance: float, sd: float, degrees: float) -> float:
-  """Returns the probability that a mean of 0 exceeds a distance by chance."""
+  """Returns the one-sided p-value, by Student's t, of a distance from 0."""
   from scipy import stats  # takes long to load
 
   if sd <= SAME:  # the same for every seed and sentence

@@ -220,7 +220,7 @@ def check_family(family: Pairs, systems: Sequence[str]) -> None:
 def read_margins(
   words: Sequence[str], metrics: Sequence[str]
 ) -> dict[str, float]:
-  """Reads --margin: a number for the first metric, or METRIC=NUMBER pairs.
+  """Reads --margin, the equivalence margins: NUMBER or METRIC=NUMBER.
 
   Raises:
     InputError: Not a positive number, or a metric that is not compared.

@@ -35,7 +35,7 @@ SORTED_SENTENCES = 1000  # for each device, sorted by length together
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
-  """Translates a test set with the trees of config.data, to a text file."""
+  """Translates a test set, with trees as config.data selects, into a file."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = iterate_translations(records, config.data, config.seed)

@@ -240,7 +240,7 @@ def _table_rows(
 
 
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
-  """Returns an ablation table, its file, and its name in the file.
+  """Returns the file, the name and the content of an ablation table.
 
   The paper in PAPER/TABLE is a file, or the name of a file in the folder papers/
   next to the config or in that of jaxsyn.

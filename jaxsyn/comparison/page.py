@@ -181,7 +181,7 @@ def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
 
 
 def _picture(svg: bytes, text: str) -> Picture:
-  """Converts an SVG to an image with a data URL, so that ids cannot clash."""
+  """Converts an SVG to a data-URL image, so that element ids cannot clash."""
   width = float(_WIDTH.findall(svg)[0]) * PIXELS_PER_POINT
   content = base64.b64encode(svg).decode("ascii")
   return Picture(f"data:image/svg+xml;base64,{content}", round(width), text)

@@ -110,7 +110,7 @@ class TrainingJob:
     return log.records(self.run)[0]
 
   def validations(self) -> list[dict[str, Any]]:
-    """Returns the logged validations that have the checkpoint metric."""
+    """Returns the logged validations that have the selection metric."""
     metric = self.config.train.selection
     records = (r for r in self.records() if r["kind"] == "validation")
     return [record for record in records if metric in record]
@@ -278,7 +278,7 @@ def record_systems(
 
 
 def other_jobs(folder: pathlib.Path, jobs: Sequence[TrainingJob]) -> list[str]:
-  """Returns the names of finished runs in a comparison that `jobs` lacks."""
+  """Returns names of a comparison's finished runs that are not in `jobs`."""
   runs = {job.run for job in jobs}
   names = []
   for system in _read(folder)["systems"]:

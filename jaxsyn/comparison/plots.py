@@ -120,7 +120,7 @@ def curves(
 def by_fact(
   results: Comparison, split: TestSet, *, by: str, system: ComparedSystem
 ) -> Figure | None:
-  """Plots how a system and its controls differ from the baseline, by bucket.
+  """Plots gains of a system and its controls over the baseline by bucket.
 
   Returns:
     The figure; None if no bucket has enough sentences.

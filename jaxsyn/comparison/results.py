@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the differences between the same two systems by seed."""
+    """Returns, for each seed, the difference between the same two systems."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Replaces a difference without interval by that of its only seed."""
+    """Returns a difference, or its only seed's if it has no interval itself."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -314,7 +314,7 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """Test set, or mean of all test sets, that the conclusions use."""
+    """Test set, or mean of all test sets, that the conclusions rest on."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:

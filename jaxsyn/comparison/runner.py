@@ -199,7 +199,7 @@ class JobRunner:
     return restarted
 
   def _remaining(self) -> str:
-    """Counts a finished run; says how many are left, and for how long."""
+    """Counts a finished run; describes the runs and the time left."""
     self._finished += 1
     self._left -= 1
     if not self._left:

@@ -221,7 +221,7 @@ def score_columns(results: Comparison) -> list[str]:
 
 
 def published_tasks(results: Comparison) -> list[str]:
-  """Returns the tasks for which papers published scores of the systems."""
+  """Returns the tasks and splits for which papers published system scores."""
   published = (system.published for system in results.systems)
   return list(dict.fromkeys(itertools.chain.from_iterable(published)))
 

@@ -36,7 +36,7 @@ DataName = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-  """Mixture of corpora: additional dataset directories with one vocabulary."""
+  """Additional training corpora: dataset directories, same vocabulary."""
 
   folders: tuple[Folder, ...] = option(
     (),
@@ -157,7 +157,7 @@ class SideParser:
 
 @dataclasses.dataclass(frozen=True)
 class Trees:
-  """Origin of the dependency trees: parsers, CoNLL-U files and annotations."""
+  """Trees from parsers or CoNLL-U files, and word annotations to store."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     ("source",),

@@ -293,7 +293,7 @@ def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
 
 
 def label_counts(manifest: Manifest, side: str) -> tuple[tuple[str, int], ...]:
-  """Returns each annotation of a side with its number of labels.
+  """Returns (annotation, number of labels) pairs for one side of a dataset.
 
   The number is 0 for annotations with open label sets that the dataset lacks.
   """

@@ -43,7 +43,7 @@ class Batcher:
     ]
 
   def subwords(self, example: Example) -> int:
-    """Returns an example's source length with EOS; ensembles: the maximum."""
+    """Returns the source length with EOS; for an ensemble, the maximum."""
     return max(len(arrays["source_id"]) for arrays in _members(example))
 
   def words(self, example: Example) -> int:

@@ -30,7 +30,7 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Function that runs a model on given translations in padded batches."""
+  """Callable that runs a model on given translations in padded batches."""
 
   def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
     """Wraps `compute` in jax.jit; parameters are arguments of each call.
@@ -96,7 +96,7 @@ class ForcedPass:
 
 
 class Forced(ForcedPass):
-  """Function that returns the log probability of each translation subword."""
+  """Callable that returns the log probability of each translation subword."""
 
   def __init__(self, model: EncoderDecoder | Ensemble, batcher: Batcher):
     super().__init__(functools.partial(_log_probability, model), batcher)

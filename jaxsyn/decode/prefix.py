@@ -75,7 +75,7 @@ class OutputRequest:
 
 
 class PrefixCompiler:
-  """Function that compiles prefixes into automata over one vocabulary."""
+  """Callable that compiles prefixes into automata over one vocabulary."""
 
   def __init__(self, vocabulary: Vocabulary):
     self._vocabulary = vocabulary
@@ -86,7 +86,7 @@ class PrefixCompiler:
 
   @property
   def rank_V(self) -> np.ndarray:
-    """Index of each subword in alphabetical order; -1 for special symbols."""
+    """Rank of each subword in code-point order; -1 for special symbols."""
     rank_V = np.full(self._vocabulary.size, -1, np.int32)
     for rank, piece in enumerate(self._sorted):
       rank_V[self._id[piece]] = rank

@@ -61,7 +61,7 @@ class PoolSize:
 
 
 class DecodingPrograms:
-  """Decoding programs of a model, compiled when a device first uses a size.
+  """Decoding programs of a model, compiled on first use per size and device.
 
   They run on the device of the parameters.
 
@@ -124,7 +124,7 @@ class DecodingPrograms:
   def encode(
     self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
   ) -> Search:
-    """Encodes sentences; returns their search after the first subword."""
+    """Encodes sentences and decodes one subword; returns the search state."""
     return self._encode_program(size, params, batch, request)(
       params, batch, request
     )

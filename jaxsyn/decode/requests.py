@@ -50,7 +50,7 @@ class Request:
 
 
 def request(source: Source | Request) -> Request:
-  """Converts a source to a request without prefix; keeps existing requests."""
+  """Wraps a source in a request without prefix; returns requests unchanged."""
   return source if isinstance(source, Request) else Request(source)
 
 
@@ -190,7 +190,7 @@ def wrong_type(field: str, expected: str, value: Any) -> InputError:
 
 
 class _Fault(Exception):
-  """Error in JSON; its message follows a subject such as "the body"."""
+  """Invalid-JSON error whose message lacks its subject, such as "the body"."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

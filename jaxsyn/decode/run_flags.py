@@ -39,7 +39,7 @@ def define() -> None:
 
 
 def define_parser() -> None:
-  """Defines --parser, the path of a run's parser that has moved."""
+  """Defines --parser, the new path of a run's parser that has moved."""
   flags.DEFINE_string(
     "parser",
     "",

@@ -40,7 +40,7 @@ ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """Source sentence, and its beginning that fits into the maximum length.
+  """Source sentence, and the beginning of it that fits the maximum length.
 
   Attributes:
     text: Complete text, normalized like the training text.
@@ -56,7 +56,7 @@ class Fitted:
 
 
 class SourceReader:
-  """Converter of raw lines and parses to the examples of one run.
+  """Converter of raw lines and parses to the model inputs of one run.
 
   Attributes:
     longest: Maximum number of subwords of a source, including EOS.
@@ -216,7 +216,7 @@ class SessionReader:
 
   @property
   def tree(self) -> str:
-    """Type of tree that the first run with trees reads, or "none"."""
+    """Tree type of the first run that reads trees; "none" if no run does."""
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 

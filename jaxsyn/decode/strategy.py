@@ -55,7 +55,7 @@ STRATEGIES: Registry[DecodingStrategy] = Registry("search")
 
 @dataclasses.dataclass(frozen=True)
 class Decode(LengthPenalty):
-  """Decoding: the strategy, the length penalty and outputs."""
+  """Options of decoding: strategy, length penalty and outputs."""
 
   search: DecodingStrategy = choice(
     STRATEGIES,

@@ -87,7 +87,7 @@ class _Job:
 
 
 class Translator:
-  """Function that translates examples; compiles programs for new sizes.
+  """Callable that translates examples; compiles programs for new sizes.
 
   Each device searches its own sentences with a copy of the parameters, without
   synchronization: sentences are independent.
@@ -375,7 +375,7 @@ class Translator:
 def _run_pool(
   pool: Pool, on_progress: ProgressCallback
 ) -> list[tuple[int, Hypotheses]]:
-  """Returns the indices and hypotheses of all sentences of a pool."""
+  """Runs a pool to its end; returns each sentence's index and hypotheses."""
   finished = []
   for pair in pool():
     finished.append(pair)

@@ -24,7 +24,7 @@ STEP = 0.36  # inches between two levels of arcs
 def trees(
   seen: Sentence, heading: str = "", translation: str = ""
 ) -> dict[str, Figure]:
-  """Draws the parsed, control and predicted trees of a sentence.
+  """Draws a sentence's trees: the parser's, the control's and the model's.
 
   Args:
     seen: The sentence.

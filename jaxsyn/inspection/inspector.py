@@ -115,7 +115,7 @@ def encoder_attention(
 def read_source(
   sources: SourceReader, tag: int | None, source: Source
 ) -> ReadSource | None:
-  """Parses a line and converts it to model inputs; None without words.
+  """Parses a line and converts it to model inputs; None if it has no words.
 
   Args:
     sources: Reader of the run.

@@ -27,7 +27,7 @@ SHARES = ("self", "end")  # mean weight on the word itself, and on EOS
 
 
 class Probe:
-  """Counter of how often words attend to parents, children and neighbors.
+  """Counter of how often words attend most to parents, children and neighbors.
 
   Attributes:
     sentences: Number of sentences with at least two words.
@@ -110,7 +110,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Marks the most attended other word of each word; ties share the 1."""
+  """Returns 1 at each word's most attended other word; ties split the 1."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)

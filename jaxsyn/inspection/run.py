@@ -88,7 +88,7 @@ def run(
   limit: int = 20,
   layers: Sequence[int] | None = None,
 ) -> Inspection:
-  """Draws the first sentences; compares encoder attention and trees in all.
+  """Draws the first sentences; compares attention with trees over all of them.
 
   Args:
     session: Opened run.

@@ -25,7 +25,7 @@ from jaxsyn.syntax.maps import publish
 
 @functools.cache
 def _log_fallback(reason: str) -> None:
-  """Logs once per process and reason why cuDNN's attention is not used."""
+  """Logs why cuDNN's attention is not used, once per process and reason."""
   logging.warning(
     "config.model.attention=fused does not use cuDNN's kernel: %s.", reason
   )

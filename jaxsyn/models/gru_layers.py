@@ -68,7 +68,7 @@ def linear(
 
 
 class Cell(nn.Module):
-  """GRU cell (Cho et al. 2014) with the reset gate after the recurrent matrix.
+  """GRU cell (Cho et al. 2014); reset is applied after the recurrent matrix.
 
   r, u = σ(x W + h U + b); c = tanh((h U') · r + x W' + b');
   h ← u · h + (1 - u) · c.

@@ -67,7 +67,7 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Choice):
-  """Base class of architectures: options in addition to those of `Model`."""
+  """Base class of architecture options, in addition to those of `Model`."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
   remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat

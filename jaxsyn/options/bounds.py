@@ -14,7 +14,7 @@ from typing import Annotated
 
 @dataclasses.dataclass(frozen=True)
 class Range:
-  """Interval of the numbers that an option may have as its value.
+  """Interval of the values that a numeric option may have.
 
   NaN is never in it.
 

@@ -94,7 +94,7 @@ class Registry(dict[str, type[S]]):
     self.kind = kind
 
   def check_name(self, name: Any, path: ConfigPath) -> str:
-    """Returns a registered name; raises InputError for an unknown one."""
+    """Returns the given name if it is registered, else raises InputError."""
     if not isinstance(name, str) or name not in self:
       raise path.error(
         f" has no {self.kind} {name!r}. {did_you_mean(str(name), self)}"

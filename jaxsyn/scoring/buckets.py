@@ -43,7 +43,7 @@ Facts = dict[str, list[float | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Buckets:
-  """Buckets into which sentences are divided by one property, such as length.
+  """Assignment of sentences to buckets by one property, such as length.
 
   Attributes:
     by: Name of the property.
@@ -115,7 +115,7 @@ def _without_subtype(relation: str) -> str:
 
 
 def check_edges(edges: Sequence[int]) -> None:
-  """Raises InputError unless the upper ends of length buckets ascend from 1."""
+  """Raises InputError unless bucket edges are positive and ascending."""
   if not edges or any(a >= b for a, b in zip((0, *edges), edges)):
     raise InputError(
       f"edges of lengths must ascend from 1, as in 10,20,30; got {edges}."

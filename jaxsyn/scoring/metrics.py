@@ -119,7 +119,7 @@ class ChrF(SacreBleuMetric):
 
 
 class Ter(SacreBleuMetric):
-  """TER (Snover et al. 2006, AMTA): edits by reference words; can exceed 100.
+  """TER (Snover et al. 2006, AMTA): edits per 100 reference words.
 
   sacreBLEU's TER ignores case unless configured otherwise, and so does its
   command with and without `-lc`: the signature has case:lc in both cases.

@@ -185,7 +185,7 @@ def mean_of(
 
 
 def mean_statistics(score_B: np.ndarray) -> np.ndarray:
-  """Returns statistics (score, 1) of each sentence, to average the scores."""
+  """Returns rows (score, 1) of sentences, whose sum gives the mean score."""
   return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
 

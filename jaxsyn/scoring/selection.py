@@ -52,7 +52,7 @@ class Selector:
     )
 
   def __call__(self, hypotheses: Sequence[str]) -> Selected:
-    """Returns the score of translations, one for each reference."""
+    """Returns the score of a list of translations, in reference order."""
     measured = self._scorer.measure(hypotheses)
     values: dict[str, Any] = {self._name: measured.value}
     if self._metric.of_words:

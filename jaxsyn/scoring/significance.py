@@ -181,7 +181,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields sacreBLEU's random swaps, as booleans in blocks of rows."""
+  """Yields blocks of random swap masks (J, B), drawn as sacreBLEU does."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave none.
@@ -205,7 +205,7 @@ def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
-  """Counts sentences on which a system scores better, worse or equally."""
+  """Counts the sentences that a system wins, loses and ties, by their scores."""
   gain_B = system.sentence_B - baseline.sentence_B
   if not system.scorer.metric.larger_is_better:
     gain_B = -gain_B
@@ -220,7 +220,7 @@ def interval_of(difference_J: np.ndarray) -> tuple[float, float]:
 
 
 def share(hits: np.ndarray) -> float:
-  """Returns the p-value (hits + 1) / (resamples + 1), given which resamples hit."""
+  """Returns the p-value (hits + 1) / (resamples + 1), given a mask of hits."""
   return (int(hits.sum()) + 1) / (len(hits) + 1)
 
 

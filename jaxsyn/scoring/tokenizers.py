@@ -112,7 +112,7 @@ def is_known(language: str) -> bool:
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """Returns the chosen tokenizer, or a language's default if it is "".
+  """Returns the tokenizer, or the default of the language if it is "".
 
   Raises:
     InputError: The tokenizer is unknown or not installed.
@@ -123,7 +123,7 @@ def resolved(tokenizer: str, language: str) -> str:
 
 
 def without_blanks(lines: Iterable[str]) -> bool:
-  """Returns whether a text lacks spaces between words, by its first lines."""
+  """Guesses from the first lines whether a text has no spaces between words."""
   text = "".join(itertools.islice(lines, 100))
   letters = [c for c in text if c.isalpha()]
   unspaced = sum(unicodedata.name(c, "").startswith(_UNSPACED) for c in letters)

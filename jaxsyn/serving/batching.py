@@ -25,7 +25,7 @@ from jaxsyn.serving.runs import ServedRun
 
 
 class QueueFullError(Exception):
-  """Error for a job that does not fit into the queue."""
+  """Error for a job that the queue cannot take, since it is full or closed."""
 
 
 class SentenceResult(NamedTuple):
@@ -126,7 +126,7 @@ class Worker:
       sentence.result.cancel()
 
   def call(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-    """Schedules a function in the device thread; returns a future."""
+    """Schedules a function on the device thread; returns its future."""
     return self._thread.submit(function, *args)
 
   @property
@@ -140,7 +140,7 @@ class Worker:
     return self._max_sentences or run.batch_size
 
   def close(self) -> Future[None]:
-    """Ends the thread after the current batch; returns a future of its end."""
+    """Stops the thread after the current batch; returns a future of its end."""
     with self._lock:
       self._is_closed = True
     ended = self._thread.submit(lambda: None)
@@ -181,7 +181,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _errors_to(sentences: Sequence[Sentence]) -> Iterator[None]:
-  """Reports an error to every client that still waits for a sentence."""
+  """Passes an error of the `with` block to clients that await a sentence."""
   try:
     yield
   except Exception as error:

@@ -231,7 +231,7 @@ def batch_shapes(
 
 
 def _examples(session: Session, width: int) -> list[Any]:
-  """Returns an artificial sentence of each length that is padded to `width`."""
+  """Returns made-up sentences, one of each length that is padded to `width`."""
   parses = []
   for words in range(1, width):
     text = " ".join("a" * words)

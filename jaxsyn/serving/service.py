@@ -108,7 +108,7 @@ class Service:
     )
 
   def close(self) -> Future[None]:
-    """Stops accepting jobs; the returned future ends with the current batch."""
+    """Stops accepting jobs; returns a future of the current batch's end."""
     self.state = "ending"
     self._parsers.shutdown(wait=False, cancel_futures=True)
     for run in self.runs.values():

@@ -55,7 +55,7 @@ class Aligned:
 
 
 class Aligner:
-  """Function that aligns words with the attention of a run or ensemble."""
+  """Word aligner that uses the cross-attention of a run or an ensemble."""
 
   def __init__(self, session: Session, layer: int | None = None):
     """Selects, for each run, the attention head to align words with.
@@ -144,7 +144,7 @@ class Aligner:
 
 
 def replace_unknown(text: str, unknown: Sequence[str]) -> str:
-  """Replaces the unknown words in a translation by given source words."""
+  """Replaces the unknown words in a translation with the given source words."""
   words = iter(unknown)
   return re.sub(re.escape(UNKNOWN), lambda match: next(words, match[0]), text)
 
@@ -173,7 +173,7 @@ def _head(member: Member, layer: int | None) -> tuple[int, int]:
 def _attention_pass(
   member: Member, layer: int, head: int, session: Session
 ) -> ForcedPass:
-  """Returns a function that computes cross-attention for translations."""
+  """Returns a forced-decoding pass that computes cross-attention weights."""
   model = member.plan.recipe.model
   # Fused attention exposes no weights unless they are requested.
   shown = (*model.spec.published_maps, ("cross", layer))
@@ -201,7 +201,7 @@ def _cross_attention(
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:
-  """Returns a 0/1 matrix (S, W) with a 1 at the word of each subword."""
+  """Returns a 0/1 matrix (S, W) that maps source subwords to source words."""
   reader = member.sources
   fitted = reader.fit(source)
   line = fitted.read if isinstance(fitted.read, str) else fitted.read.text

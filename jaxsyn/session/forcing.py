@@ -67,7 +67,7 @@ class ForcedHypothesis:
     return f"{self.hypothesis.line}\t{numbers}{links}"
 
   def as_json(self) -> str:
-    """Formats the result as a JSON object in one line."""
+    """Formats the result as a JSON object on one line."""
     one = self.scored
     content = {
       **dataclasses.asdict(self.hypothesis),

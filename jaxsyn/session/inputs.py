@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Returns the items of the input, with markers for bad lines and pauses."""
+  """Returns the sentences or requests in the input, with Faulty and PAUSE."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")

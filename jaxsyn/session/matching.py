@@ -107,7 +107,7 @@ def labels(
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """Returns the label of each id on a side: subwords, then other symbols.
+  """Returns the label of each vocabulary id: subwords, then other symbols.
 
   Args:
     plan, manifest, folder: See `labels`.
@@ -194,7 +194,7 @@ def _fit(
   candidates: Sequence[LabelledArray],
   unknown: str,
 ) -> MatchedArray:
-  """Copies another model's rows of the same subwords or relations to an array.
+  """Builds a parameter from another model's rows with the same labels.
 
   Args:
     shape: Shape of the parameter.

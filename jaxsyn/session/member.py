@@ -92,7 +92,7 @@ def source_reader(
 
 
 def address(folder: PathLike) -> tuple[str, str]:
-  """Splits FOLDER@CHECKPOINT into both parts; the checkpoint may be "".
+  """Splits FOLDER@CHECKPOINT into its two parts; the checkpoint may be "".
 
   A run directory whose name has this form is opened as it is.
   """
@@ -103,7 +103,7 @@ def address(folder: PathLike) -> tuple[str, str]:
 
 
 def normalized_weights(weights: Sequence[float], runs: int) -> list[float]:
-  """Returns the weights of an ensemble, normalized to the sum 1.
+  """Returns the weights of an ensemble, normalized to sum to 1.
 
   Args:
     weights: Positive weight of each run; none: equal weights.

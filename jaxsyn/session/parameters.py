@@ -88,7 +88,7 @@ def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
 
 
 def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
-  """Reads a checkpoint, or another one if it is corrupt."""
+  """Reads the chosen checkpoint, or averages several; may skip corrupt ones."""
   abstract = shapes(run.plan.recipe, run.source_features)
   if exported.is_exported(run.workdir):
     return exported.read(run.workdir, abstract, checkpoint)

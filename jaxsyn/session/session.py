@@ -42,7 +42,7 @@ from jaxsyn.utils import progress
 
 
 class Session:
-  """A run that translates, or an ensemble of runs.
+  """Trained run, or ensemble of runs, opened for translation.
 
   Attributes:
     members: Runs.
@@ -149,7 +149,7 @@ class Session:
     return self.search(examples, output_requests)
 
   def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Checks the prefixes of requests and compiles them to automata.
+    """Checks the target prefixes of requests; compiles each to an automaton.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
@@ -164,7 +164,7 @@ class Session:
     return output_requests
 
   def output_request(self, request: Request, index: int = 0) -> OutputRequest:
-    """Checks the prefix of a request and compiles it to an automaton.
+    """Checks the target prefix of a request; compiles it to an automaton.
 
     Args:
       request: Sentence and prefix.
@@ -188,14 +188,14 @@ class Session:
     return output_request
 
   def example(self, source: Source) -> Any:
-    """Converts a source sentence, a raw line or its parse, to model inputs.
+    """Converts a source sentence (raw line or parse) to model inputs.
 
     They are a dict, or for an ensemble a tuple of dicts.
     """
     return self.read([source])[0]
 
   def read(self, sources: Sequence[Source]) -> list[Example]:
-    """Converts source sentences, raw lines or parses, to model inputs."""
+    """Converts source sentences (raw lines or parses) to model inputs."""
     return self.examples(self.reader.read_async(sources))
 
   def examples(self, read: Future[list[ReadSource]]) -> list[Example]:
@@ -289,7 +289,7 @@ class Session:
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the initial pool sizes for translating the examples."""
+    """Returns the padded sizes that a search of the examples starts with."""
     return self._translate.sizes(examples)
 
   @property

@@ -78,7 +78,7 @@ class Teacher:
     self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """Returns a batch transform that runs `transform`, then the teacher."""
+    """Returns `transform` extended to add the teacher's outputs to a batch."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)
@@ -126,7 +126,7 @@ def check(
 
 
 def check_same(folder: PathLike, teachers: Sequence[Teacher]) -> None:
-  """Raises InputError if a resumed run would learn from other teachers."""
+  """Raises InputError if the teachers of a resumed run have changed."""
   path = files.path_of(folder) / FILE
   is_resumed = workdir.is_started(path.parent)
   if not (teachers and is_resumed and files.is_file(path)):
@@ -186,7 +186,7 @@ def _differences(
   run: Run,
   features: Collection[str],
 ) -> Iterator[str]:
-  """Yields reasons why a teacher would read a batch differently than the run.
+  """Yields the ways in which a teacher does not fit the data of the run.
 
   Args:
     loss: Loss that learns from the teacher.

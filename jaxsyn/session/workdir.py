@@ -183,7 +183,7 @@ def write_record(path: pathlib.Path, content: Mapping[str, Any]) -> None:
 
 
 def wrong_parents(workdir: PathLike) -> dict[str, dict[str, float]]:
-  """Returns the fraction of words with wrong parents, by split and side.
+  """Returns the fraction of deliberately wrong parents, by split and side.
 
   Empty unless config.data.tree of the run is "wrong_parents".
 

@@ -57,7 +57,7 @@ def sha256_of(path: PathLike) -> str:
 
 
 def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns the SHA-256 of a sequence of texts and their boundaries."""
+  """Returns one SHA-256 of a sequence of texts and their lengths."""
   digest = hashlib.sha256()
   for text in texts:
     data = text.encode("utf-8")
@@ -66,7 +66,7 @@ def sha256_texts(texts: Iterable[str]) -> str:
 
 
 def file_checksums(folder: PathLike, names: Iterable[str]) -> dict[str, Any]:
-  """Returns {"bytes", "crc32c"} of each given file in a folder, by name."""
+  """Returns the size and CRC-32C of each given file in a folder, by name."""
   paths = {name: os.path.join(folder, name) for name in names}
   return {
     name: {"bytes": files.size_of(path), "crc32c": crc_of(path)}

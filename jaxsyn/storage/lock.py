@@ -209,7 +209,7 @@ def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
 
 
 def _may_run(line: str) -> bool:
-  """Returns whether the process named in a lock file's line may be running.
+  """Returns whether the process on a lock file's line may still be running.
 
   Processes on other machines may always run.
   """

@@ -87,7 +87,7 @@ def check(folder: PathLike) -> None:
 
 
 def info(path: PathLike) -> dict[str, Any]:
-  """Returns the "size" in bytes and the "type" of an object.
+  """Returns fsspec's metadata of an object, with its "size" and "type".
 
   Raises:
     FileNotFoundError: The object does not exist.
@@ -97,7 +97,7 @@ def info(path: PathLike) -> dict[str, Any]:
 
 
 class ObjectReader(io.RawIOBase):
-  """Raw readable file for an object in a store; each read is one request."""
+  """Unbuffered reader of an object in a store; each read is one request."""
 
   # The files of fsspec raise exceptions of the underlying library, and request
   # an extra block after every read, however large.

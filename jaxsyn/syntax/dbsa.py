@@ -44,7 +44,7 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether the attention row that reads a subword predicts its parent.
+    """Whether a subword's parent is predicted at the step that reads it.
 
     Otherwise the row before, which predicts the subword, parses it.
     """

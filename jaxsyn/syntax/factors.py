@@ -59,7 +59,7 @@ class Factor(Choice):
     raise NotImplementedError
 
   def label_BS(self, features: SentenceFeatures) -> Array:
-    """Returns the factor's label of each subword's word; 0 without a word."""
+    """Returns the factor's label of each subword; 0 for EOS and padding."""
     raise NotImplementedError
 
 
@@ -112,7 +112,7 @@ class SubwordFactor(Factor):
 
 
 def _annotation_factor(name: str) -> type[Factor]:
-  """Creates the factor class of a word annotation that has labels."""
+  """Creates a factor class for the labels of a word annotation."""
 
   class AnnotationFactor(Factor):
     required_feature = name

@@ -130,7 +130,7 @@ class _GraphBlock(Modifier):
     ]
 
   def _message_BSD(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns each subword's message, summed over all convolution layers."""
+    """Returns what the graph convolutions add to each subword's vector."""
     subwords_BWS = features.in_word_BWS.astype(jnp.float32)
     count_BW1 = subwords_BWS.sum(2, keepdims=True)
     mean_BWS = subwords_BWS / jnp.maximum(count_BW1, 1.0)

@@ -70,7 +70,7 @@ class AttentionSite:
 
 
 class Modifier(nn.Module):
-  """Base class of attention-modifier modules; stages default to the identity.
+  """Base class of modifier modules; their stages (methods) default to no-ops.
 
   A stage must ignore padding, treat sentences independently, and be causal in
   the decoder; `tests/test_every_modifier.py` tests this for the whole table.

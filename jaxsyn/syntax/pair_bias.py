@@ -18,7 +18,7 @@ from jaxsyn.syntax.maps import publish
 
 @dataclasses.dataclass(frozen=True)
 class PairBias(OnAllHeads):
-  """Options of learned attention-score biases for query-key pairs.
+  """Base class of options for learned score biases of query-key pairs.
 
   Each head has a bias for each kind of pair, such as each distance.
   """

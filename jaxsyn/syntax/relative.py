@@ -122,7 +122,7 @@ collect.defvjp(
 
 @dataclasses.dataclass(frozen=True)
 class Labelled(OnAllHeads):
-  """Options of learned relative-position vectors for keys and values.
+  """Base class of options for learned relative-position vectors.
 
   Each query-key pair has a label, and each label a vector, which the heads of a
   layer share.
@@ -155,7 +155,7 @@ class Labelled(OnAllHeads):
 
 
 class LabelledModifier(HeadsModifier):
-  """Base class of modules with a learned vector for each query-key label."""
+  """Base class of modules with a learned vector per query-key label."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec
@@ -175,7 +175,7 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns how many leading rows of the table of labels are used."""
+    """Returns the number of rows of the label table in use, from the first."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:

@@ -44,7 +44,7 @@ def first_of_parent_BS(features: SentenceFeatures) -> Array:
 
 
 def chain_BS(features: SentenceFeatures) -> Array:
-  """Returns the subword that each subword should attend to in DBSA; -1: none.
+  """Returns each subword's attention target in DBSA; -1 for none.
 
   The target is the next subword of the word; for the last one, the first
   subword of the parent word, and for that of a root, the subword itself.
@@ -74,7 +74,7 @@ def visible_BQM(features: SentenceFeatures, stack: str) -> Array:
 
 @dataclasses.dataclass(frozen=True)
 class Supervised(OnHeads):
-  """Options of parsing heads: attention heads that a loss trains on trees."""
+  """Options of parsing heads: attention heads supervised with trees."""
 
   gold: Literal["off", "training", "always"] = option(
     "off",
@@ -101,7 +101,7 @@ class Supervised(OnHeads):
 
 
 class SupervisedModifier(HeadsModifier):
-  """Base class of modules of parsing heads, with bilinear attention scores.
+  """Base class of parsing-head modules, with bilinear attention scores.
 
   The score of query q̃ and key k̃ is q̃ᵀ U k̃ + u·k̃.
   """
@@ -128,7 +128,7 @@ class SupervisedModifier(HeadsModifier):
     return True
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    """Transforms queries and keys to the inputs q̃ and k̃ of the scores.
+    """Transforms queries and keys into the inputs q̃ and k̃ of the scores.
 
     The queries are not divided by √K.
     """
@@ -139,11 +139,11 @@ class SupervisedModifier(HeadsModifier):
     raise NotImplementedError
 
   def target_rows(self, target_BQ: Array) -> Array:
-    """Converts attention targets from subword indices to attention rows."""
+    """Reindexes attention targets from subwords to query and key positions."""
     return target_BQ
 
   def by_subword(self, log_p_BQM: Array, features: SentenceFeatures) -> Array:
-    """Converts attention log-weights from rows and columns to subwords."""
+    """Reindexes log attention weights from query/key positions to subwords."""
     return log_p_BQM
 
   def rescore(self, score_BHQM: Array, features: SentenceFeatures) -> Array:

@@ -36,7 +36,7 @@ MAX_EDGES = 5  # number of first edges of a path that are encoded
 
 
 def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Counts the edges up from one word and down to another in the tree.
+  """Counts the edges up and down on the tree path from one word to another.
 
   The edges up lead to the lowest common ancestor, and the edges down from it.
 
@@ -57,7 +57,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns the edge ids on a tree path from one word to another, in order.
+  """Returns ids (relation, direction) of the first edges on each tree path.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.

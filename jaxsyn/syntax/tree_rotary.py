@@ -43,7 +43,7 @@ class _TreeRotary(Modifier):
   def _rotary_position_BS(
     self, features: SentenceFeatures, by: str, position_S: Array
   ) -> Array:
-    """Returns positions in the tree, or in the sentence if it has no tree."""
+    """Returns positions of one kind; in the sentence if it has no tree."""
     line_1S = position_S[None].astype(jnp.float32)
     if by == "line":
       return line_1S
@@ -84,7 +84,7 @@ class _TreeRotary(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class TreeRotary(OnAllHeads):
-  """Rotary position embeddings of two kinds, each for half of the channels.
+  """Rotary embeddings of two kinds of positions, each in half of the channels.
 
   With two positions in the sentence it equals the paper; other positions replace
   those of every second pair of channels. In a decoder, past keys are rotated

@@ -64,7 +64,7 @@ _MACHINE_WORDS = (
 
 @dataclasses.dataclass(frozen=True)
 class _Metadata:
-  """Metadata of a checkpoint; `content` depends on the directory."""
+  """Metadata of a checkpoint; `content` is a run's progress or its scores."""
 
   content: dict[str, Any]
   arrays: dict[str, array_checksums.ArrayChecksums]

@@ -261,7 +261,7 @@ def _unshared(x: Any) -> Any:
 
 
 def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
-  """Returns False for log records with tracebacks of Orbax's threads.
+  """Returns whether a log record is anything but a traceback of Orbax.
 
   Their exceptions are raised as well.
   """
@@ -270,7 +270,7 @@ def _is_not_orbax_traceback(record: python_logging.LogRecord) -> bool:
 
 @contextlib.contextmanager
 def _write_errors(workdir: pathlib.Path) -> Iterator[None]:
-  """Converts write errors of a full disk or an object store to one message."""
+  """Reports a full disk or a failing object store as one error message."""
   try:
     yield
   except (InputError, StoreError):

@@ -169,7 +169,7 @@ class Distillation(LayerLoss, TeacherLoss):
     return loss_BHQ.sum((1, 2)), count_BHQ.astype(jnp.float32).sum((1, 2))
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Returns how often student and teacher attend most to the same subword."""
+    """Returns how often student and teacher heads have the same argmax."""
     weight_BHQM = _head_weights(maps, self.layer, self.heads)
     ours_BHQ = jnp.argmax(weight_BHQM, axis=3)
     theirs_BHQ = jnp.argmax(batch[TEACHER_ATTENTION], axis=3)

@@ -76,7 +76,7 @@ class GuidedAlignment(LayerLoss):
     return jnp.sum(loss_BT, axis=1), jnp.sum(has_link_BT, axis=1)
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Counts linked target subwords that attend most to a linked source."""
+    """Counts aligned target subwords that attend most to an aligned source."""
     links_BTS, has_link_BT = _links(batch)
     best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]
     right_BT = jnp.take_along_axis(links_BTS, best_BT1, axis=2)[..., 0]
@@ -90,6 +90,6 @@ class GuidedAlignment(LayerLoss):
 
 
 def _links(batch: Batch) -> tuple[Array, Array]:
-  """Returns the links (BTS), and a mask of target subwords with links (BT)."""
+  """Returns the alignment links (BTS), and a mask of aligned targets (BT)."""
   links_BTS = batch["links_BTS"].astype(jnp.float32)
   return links_BTS, jnp.max(links_BTS, axis=2)

@@ -34,7 +34,7 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns the parses that attention heads of a stack predict.
+  """Returns the log parent distributions of a stack's parsing heads.
 
   The lowest layer comes first.
   """
@@ -137,7 +137,7 @@ class TargetHeads(_Heads):
 
 @dataclasses.dataclass(frozen=True)
 class Synchronisation(LayerLoss):
-  """Squared error between the target parse and the source parse mapped to it.
+  """Squared error between the decoder's parse and the projected source parse.
 
   The cross-attention C (mean of its heads) maps the parse E of the encoder to
   the target, D_map = C E Cᵀ. With its rows normalized over the visible entries

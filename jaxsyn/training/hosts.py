@@ -52,7 +52,7 @@ flags.disclaim_key_flags()  # the command that defines the flags shows them
 
 
 def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
-  """Defines flags to connect processes that no cluster manager starts."""
+  """Defines flags that connect processes started without a cluster manager."""
   flags.DEFINE_string(
     "coordinator",
     None,
@@ -73,7 +73,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
 
 
 def join(values: flags.FlagValues) -> None:
-  """Connects this process with the other processes of the command, if any.
+  """Connects this process to the others of a distributed run, if any.
 
   JAX detects Slurm, Open MPI, Cloud TPU and Kubernetes; otherwise the flags name
   the processes. No JAX computation may come before.
@@ -335,7 +335,7 @@ def _exit_unjoined(values: flags.FlagValues) -> None:
 
 
 def _first_outcome(client: Any, key: str, outcome: str) -> str:
-  """Shares the outcome of this process, and returns the first one shared.
+  """Shares this process's outcome; returns the first that any process shared.
 
   "" stands for no outcome so far, of this process or of any.
   """

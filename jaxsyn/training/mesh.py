@@ -133,7 +133,7 @@ def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
-  """Returns the array axis split over "tensor", and the option of its size."""
+  """Returns the axis split over "tensor", and the config option of its size."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
   if entry := _TENSOR_AXES.get((module, name, ndim)):
@@ -266,7 +266,7 @@ class Layout:
     return jax.device_get(tree)
 
   def place_batch(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns this host's rows of a training batch as global arrays."""
+    """Builds global arrays of a training batch from this host's rows."""
     if self.is_pmap:
       n = len(self.host_shard.parts)
       batch = {
@@ -276,7 +276,7 @@ class Layout:
     return self.place_rows(batch)
 
   def place_rows(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Returns this host's rows of a batch as global arrays for jitted programs."""
+    """Builds global arrays for jitted programs from this host's rows."""
     return {name: self._global_array(array) for name, array in batch.items()}
 
   def _global_array(self, array: np.ndarray) -> jax.Array:

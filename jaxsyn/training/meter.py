@@ -55,7 +55,7 @@ class Meter:
   def add_batch(
     self, train_batch: TrainBatch, flops: float, waited: float
   ) -> None:
-    """Adds a batch's numbers of subwords, its FLOPs and its waiting time.
+    """Adds a batch's subword counts, FLOPs and seconds spent waiting for it.
 
     Args:
       train_batch: Batch.

@@ -18,7 +18,7 @@ _LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
-  """Returns whether a parameter path names a hidden weight matrix."""
+  """Returns whether a parameter path is of a hidden layer's weight matrix."""
   names = [key.key for key in path]
   return names[-1] == "kernel" and names[0] != "output"
 
@@ -63,7 +63,7 @@ def _stacked(tree: Any) -> Stacks:
 
 
 def _unstacked(stacks: Stacks, tree: Any) -> Any:
-  """Returns the matrices of `_stacked` in the structure of a tree."""
+  """Converts stacked matrices back to a tree of parameter-shaped arrays."""
   matrices = {name: iter(stack) for name, stack in stacks.items()}
   return jax.tree_util.tree_map_with_path(
     lambda path, x: next(matrices[_name(path, x)]).reshape(x.shape), tree
@@ -71,7 +71,7 @@ def _unstacked(stacks: Stacks, tree: Any) -> Any:
 
 
 def _size(path: Any, x: Array) -> tuple[int, int]:
-  """Returns the numbers of inputs and outputs of a weight matrix."""
+  """Returns the fan-in and fan-out of a weight, its shape as a matrix."""
   module = path[-2].key if len(path) > 1 else ""
   if module in _LAST_AXIS_IS_OUTPUT:
     return x.size // x.shape[-1], x.shape[-1]

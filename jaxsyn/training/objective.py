@@ -37,7 +37,7 @@ AuxiliaryMetrics = dict[str, Ratio]
 
 
 def real_targets(batch: Batch) -> Array:
-  """Returns a mask (BT, float) of target subwords, EOS included."""
+  """Returns a float mask (BT) of non-padding target positions, EOS included."""
   return (batch["target_id_BT"] != PAD).astype(jnp.float32)
 
 
@@ -80,14 +80,14 @@ class Loss(Choice):
     return self
 
   def required_maps(self, spec: ModelSpec) -> tuple[tuple[str, int], ...]:
-    """Returns (stack, layer) pairs of attention weights that the loss reads.
+    """Returns the (stack, layer) pairs whose attention weights the loss reads.
 
     These are published even if config.model.attention is "fused".
     """
     return ()
 
   def __call__(self, logits_BTV: Array, maps: Maps, batch: Batch) -> Ratio:
-    """Returns a batch's loss sum, weighted by example, and its item count.
+    """Returns a batch's example-weighted loss sum, and its item count.
 
     Args:
       logits_BTV: Logits of the target positions.

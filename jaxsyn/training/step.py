@@ -317,7 +317,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factor of each loss term's sum in the objective.
+  """Returns the factor by which the objective multiplies each term's sum.
 
   It is the weight of the term divided by its count.
 

@@ -37,7 +37,7 @@ class LoggedRun:
   config: Mapping[str, Any]
 
   def id_at(self, service: str) -> str:
-    """Returns the id of the run at a tracking service, new for a new run."""
+    """Returns the run's id at a tracking service; creates one for a new run."""
     path, ids = self.workdir / RUN_IDS_FILE, {}
     if self.start and files.is_file(path):
       try:

@@ -159,7 +159,7 @@ def _signals() -> Iterator[None]:
 
 
 def _check_streams() -> None:
-  """Reopens closed standard streams; sets standard output to UTF-8.
+  """Opens closed standard streams as /dev/null; sets stdout to UTF-8.
 
   Raises:
     InputError: Standard output is closed.
@@ -243,7 +243,7 @@ def check_target(
 
 
 def _exit(message: str, status: int) -> None:
-  """Prints a message to standard error, if it is open, and exits.
+  """Prints a message to standard error, and exits if the status is not 0.
 
   With status 0, the process is not ended unless Python would wait for futures
   passed to `abandon`.

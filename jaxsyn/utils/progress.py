@@ -94,7 +94,7 @@ class Bar:
     self.advance(done - self.done)
 
   def show(self, content: Any) -> None:
-    """Shows a renderable below all bars on a terminal, until the last ends.
+    """Shows a Rich renderable below all bars on a terminal, until they end.
 
     It replaces earlier content.
     """
@@ -211,7 +211,7 @@ class CompileCounter:
 
   @contextlib.contextmanager
   def calls(self, shapes: Any) -> Iterator[None]:
-    """Counts one program as compiled when a `with` block, the call, ends.
+    """Counts a call's program as compiled when the call's `with` block ends.
 
     Args:
       shapes: Shapes of the arguments, hashable; equal shapes share a program.

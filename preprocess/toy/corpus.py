@@ -162,7 +162,7 @@ def read_out(root: Node) -> Pair:
 
 
 def translate(node: Node, parent: Node) -> str:
-  """Translates a word, whose form depends on its parent; may return ""."""
+  """Translates a word, inflected to agree with its parent; "" if dropped."""
   word, above = node.word, parent.word
   if word.kind in ("pronoun", "mark"):
     return ""

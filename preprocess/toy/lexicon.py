@@ -75,7 +75,7 @@ class Word:
 
 @functools.cache
 def lexicon() -> dict[str, tuple[Word, ...]]:
-  """Returns the words of both languages by word class, always the same."""
+  """Returns the fixed lexicon of both languages by word class."""
   rng = random.Random("the words of the target language")
   syllables = ["".join(s) for s in itertools.product("bdfgklmnprstvz", "aeiou")]
   used: set[str] = set()

@@ -134,7 +134,7 @@ class BatchSampler:
   def _shapes_of(
     self, source_I: np.ndarray, target_I: np.ndarray
   ) -> np.ndarray:
-    """Returns the index of the first batch shape that fits each example."""
+    """Returns the index of the smallest batch shape that holds each example."""
     shape_I = np.zeros(len(source_I), np.int64)
     for index, shape in reversed(list(enumerate(self.shapes))):
       fits_I = (source_I <= shape.source) & (target_I <= shape.target)
@@ -182,7 +182,7 @@ class BatchSampler:
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
-    """Returns, by batch shape, how many batches precede its first batch.
+    """Returns how many batches precede the first use of each batch shape.
 
     Args:
       start: Position of the first batch that is considered.
@@ -233,7 +233,7 @@ class BatchSampler:
     return 1.0 - real / positions
 
   def in_order(self) -> list[PlannedBatch]:
-    """Returns the batches for one evaluation pass, sorted by length.
+    """Returns the evaluation batches, largest shapes first in each window.
 
     Each window of examples that fit in memory has its longest examples first.
     """

@@ -43,7 +43,7 @@ class Shape:
 def choose_shapes(
   counts: LengthCounts, limit: int, rows: Callable[[int, int], int]
 ) -> list[tuple[int, int]]:
-  """Chooses (source, target) lengths of batches so that padding is small.
+  """Returns (source, target) lengths of batch shapes with little padding.
 
   The result does not depend on seeds or on the length of a run.
 

@@ -40,7 +40,7 @@ def collate(
   *,
   rows: int,
 ) -> Batch:
-  """Collects features of selected examples in a batch, padded to a shape.
+  """Returns a batch of selected examples, with features padded to a shape.
 
   Padding is on the right.
 
@@ -164,13 +164,13 @@ def _square_padding(sizes: np.ndarray, length: int) -> np.ndarray:
 
 @functools.lru_cache(64)  # an entry for each shape: 15 % of the time of reading
 def _square_paddings(length: int) -> np.ndarray:
-  """Returns the padding masks of square matrices for 0 to `length` words."""
+  """Returns one square padding mask for each size from 0 to `length` words."""
   sizes = np.arange(length + 1)
   return np.concatenate([_square_padding(sizes[[n]], length) for n in sizes])
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns a mask of the subword pairs whose words are aligned.
+  """Returns a mask of the subword pairs whose words the alignment links.
 
   The mask has the axes BTS and the type uint8.
 

@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the tag id of each additional corpus; empty without tags."""
+  """Returns the source-tag id of each additional corpus; [] without tags."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
@@ -130,7 +130,7 @@ class MixedExamples(Examples):
 def mix(
   main: Split, data: Data, seed: int, required: Collection[str]
 ) -> MixedExamples:
-  """Combines the translation examples of several splits into one mixture.
+  """Combines the translation examples of several datasets into one mixture.
 
   Args:
     main: Split of config.data.directory.

@@ -132,7 +132,7 @@ TASKS: Registry[AuxiliaryTaskSpec] = Registry(
 
 @dataclasses.dataclass(frozen=True)
 class AuxiliaryTask:
-  """Options of the auxiliary task, besides translation."""
+  """Options of the auxiliary task that is trained along with translation."""
 
   task: AuxiliaryTaskSpec = choice(
     TASKS,
@@ -158,7 +158,7 @@ class AuxiliaryTask:
 def _labels(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> list[str] | None:
-  """Returns the dataset's labels of tree brackets; None if it has none.
+  """Returns the bracket labels of the source trees; None without such trees.
 
   The label at index i has the id i + 1.
   """
@@ -192,7 +192,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the source tag for translation; None if unused."""
+  """Returns the id of the tag that selects translation; None without tags."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE

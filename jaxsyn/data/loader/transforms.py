@@ -49,7 +49,7 @@ from jaxsyn.errors import InputError
 
 
 class Transform:
-  """Base class of transforms, which change decoded examples.
+  """Base class of transforms, which change examples after they are read.
 
   Attributes:
     tags: Number of subwords that are added to each nonempty source.
@@ -62,7 +62,7 @@ class Transform:
   recomputed: frozenset[str] = frozenset()
 
   def required(self, features: Collection[str]) -> set[str]:
-    """Returns the features that must be read to compute given features."""
+    """Returns the extra features that must be read to compute given ones."""
     del features
     return set()
 
@@ -78,7 +78,7 @@ class Transform:
 
 
 class ControlTrees(Transform):
-  """Transform that replaces parse trees with linear, random or wrong trees."""
+  """Transform that replaces parse trees with control or partly wrong trees."""
 
   def __init__(self, tree: TreeControl, seed: int):
     self._tree, self._seed = tree, seed
@@ -98,13 +98,13 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides on which given features depend on the words' parents."""
+  """Returns the sides whose dependency heads the given features depend on."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
 
 class SourceTags(Transform):
-  """Transform that inserts a tag before, and maybe after, nonempty sources.
+  """Transform that adds a tag before, or around, each nonempty source.
 
   Tags around the source select the task of translation, and a tag before it
   identifies the corpus of a mixture.

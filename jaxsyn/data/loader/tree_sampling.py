@@ -107,7 +107,7 @@ class ResampledTrees(Transform):
   def _sample_parses(
     self, rows: Rows, side: str, ids: np.ndarray, epoch: int
   ) -> Rows:
-    """Selects one parse of each example at random; drops its alternatives."""
+    """Selects one of each example's parses at random, and drops the others."""
     words = rows.sizes(f"{side}_head")
     alternatives = rows.sizes(f"{side}_other_head") // np.maximum(words, 1)
     random_number, _ = self._random(side, _NO_WORD, epoch, ids)

@@ -28,7 +28,7 @@ _BLOCKS_MEASURED_TOGETHER = 64
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """Shuffling windows of the examples in each epoch.
+  """Division of each epoch's examples into memory-sized shuffling windows.
 
   Attributes:
     block_start: Index of the first example in each block of records, followed

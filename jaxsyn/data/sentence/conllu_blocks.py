@@ -34,7 +34,7 @@ _Token = tuple[int, int, str, bool]
 
 @dataclasses.dataclass(frozen=True)
 class Block:
-  """Dependency tree of one CoNLL-U sentence, with joined multi-word tokens.
+  """Dependency tree of a CoNLL-U sentence, with one node per surface token.
 
   Attributes:
     file: File name for messages.
@@ -69,7 +69,7 @@ class Block:
 
   @functools.cached_property
   def visible(self) -> str:
-    """Visible characters of all words, without spaces."""
+    """All words joined, without spaces and other invisible characters."""
     return visible("".join(self.form_W))
 
   @property
@@ -94,7 +94,7 @@ def comment_value(comments: Iterable[str], pattern: str) -> str:
 def joined(
   file: str, line: int, comments: tuple[str, ...], rows: Sequence[Row]
 ) -> Block:
-  """Converts a sentence's CoNLL-U rows to a tree, joining multi-word tokens."""
+  """Converts a sentence's CoNLL-U rows to a tree over its surface tokens."""
   words, tokens = _checked(file, rows)
   heads = [0, *(int(columns[HEAD]) for _, columns in words)]  # by id
   depths = _depths(file, heads, words)
@@ -123,7 +123,7 @@ def joined(
 
 
 def _checked(file: str, rows: Sequence[Row]) -> tuple[list[Row], list[_Token]]:
-  """Validates CoNLL-U rows and splits them into words and surface tokens.
+  """Validates CoNLL-U rows; returns syntactic words and surface tokens.
 
   Raises:
     InputError: Ids, forms, heads or ranges are malformed.

@@ -92,7 +92,7 @@ class Linear(TreeControl):
 
 @dataclasses.dataclass(frozen=True)
 class Random(TreeControl):
-  """Random control trees of the same size, determined by the run's seed."""
+  """Random control trees over the same words, determined by the run's seed."""
 
   seeded: ClassVar[bool] = True
 
@@ -135,7 +135,7 @@ _TREES_TOGETHER = 512  # trees of similar size that are decoded in parallel
 
 
 def random_trees(words: np.ndarray, seeds: Sequence[int]) -> np.ndarray:
-  """Returns random trees: uniform labeled trees with uniform roots.
+  """Returns trees sampled uniformly from all rooted trees on the words.
 
   A random Prüfer sequence gives each labeled tree equally often. The random
   numbers come from Python's Mersenne Twister, whose floats never change, so a seed

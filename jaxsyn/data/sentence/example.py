@@ -252,7 +252,7 @@ def insert_tags(rows: Rows, tag: int, *, at_end: bool = True) -> Rows:
 def rearrange_source(
   example: Mapping[str, np.ndarray], place_S: np.ndarray, id_S: np.ndarray
 ) -> dict[str, np.ndarray]:
-  """Returns a copy of an example with its source subwords at other positions.
+  """Returns a copy of an example with a new sequence of source subwords.
 
   Subwords may be moved, removed or added.
 

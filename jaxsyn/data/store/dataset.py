@@ -157,7 +157,7 @@ class Dataset:
 
 
 class Examples:
-  """Base class of indexed examples, which are read by blocks of records.
+  """Base class of collections of examples, which are read block by block.
 
   Attributes:
     lengths: Lengths of all examples.

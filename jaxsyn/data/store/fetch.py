@@ -162,7 +162,7 @@ def _blocks(download: Download, has_checksum: bool) -> Iterator[bytes]:
 
 
 def _check_url(url: str, first: str) -> None:
-  """Raises InputError for schemes but http(s), and for https redirected to http."""
+  """Raises InputError for non-HTTP URLs and redirects from https to http."""
   parts = urllib.parse.urlsplit(url)
   if parts.scheme not in ("http", "https") or not parts.hostname:
     raise InputError(f"{url!r} is not an address with http or https")

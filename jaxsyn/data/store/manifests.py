@@ -331,7 +331,7 @@ def sentence_files(
 def parser_file(
   directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
-  """Returns the path of the copied parser of a side; None if there is none."""
+  """Returns the path of the copy of a side's parser file; None without one."""
   parser = manifest["parser"].get(side)
   has_file = parser and parser["file"]
   return files.path_of(directory) / parser["file"] if has_file else None

@@ -125,7 +125,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths that batches with the given features depend on.
+    """Returns the lengths, with 0 words on sides whose words are not needed.
 
     A side has 0 words if none of the features is of its words.
     """

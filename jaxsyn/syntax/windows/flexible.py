@@ -75,7 +75,7 @@ class _Flexible(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(WindowSpec):
-  """Attention window of predicted width, with a Gaussian penalty on scores.
+  """Gaussian score penalty of predicted strength around the previous position.
 
   The weights are the softmax of scores minus g · (j - p)² / 2σ² at position j.
   p is the average position that the previous step attended to, Σ_j α_j · j (0

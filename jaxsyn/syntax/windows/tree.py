@@ -27,7 +27,7 @@ from jaxsyn.syntax.windows.window import (
 
 
 def distances(features: SentenceFeatures) -> Array:
-  """Returns tree distances between subwords (BSS), finite across trees too.
+  """Returns tree distances between subwords (BSS); trees are joined at EOS.
 
   They are float32. All roots depend on EOS: its distance from a word is
   1 + depth, and words in different trees are depth + depth + 2 apart.
@@ -41,7 +41,7 @@ def distances(features: SentenceFeatures) -> Array:
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """Returns the tree distances from each hypothesis's source subword (BNS)."""
+  """Returns the tree distances from a source subword per hypothesis (BNS)."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 

@@ -190,7 +190,7 @@ def _find(
   at: ConfigPath,
   downloads: Mapping[str, fetch.Download],
 ) -> tuple[str, fetch.Download]:
-  """Returns the file name and download of a spacy-udpipe model like "en"."""
+  """Returns the file name and `Download` of a spacy-udpipe model like "en"."""
   from spacy_udpipe import utils as spacy_udpipe
 
   if name in spacy_udpipe.LANGUAGES:
