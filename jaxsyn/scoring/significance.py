@@ -205,7 +205,7 @@ def _mean_over_sets(resamples: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def sentences(baseline: Measured, system: Measured) -> tuple[int, int, int]:
-  """Counts the sentences that a system wins, loses and ties, by their scores."""
+  """Counts the sentences that a system wins, loses and ties, by score."""
   gain_B = system.sentence_B - baseline.sentence_B
   if not system.scorer.metric.larger_is_better:
     gain_B = -gain_B
