@@ -82,7 +82,7 @@ def read(path: str | os.PathLike[str]) -> Iterator[Block]:
 
   Raises:
     InputError: The file cannot be read, or a line is malformed; the message
-      starts with `FILE:LINE: `.
+      starts with `FILE:LINE:`.
   """
   return strict_items(blocks(raw_lines(path), name_of(path)))
 
