@@ -158,8 +158,8 @@ class Gru(Architecture):
   )
   update: Literal["first", "all"] = option(
     "first",
-    'Contexts that update the decoder\'s state: the "first", in the order '
-    'listed below, or "all" of them, concatenated.',
+    'Contexts that update the decoder\'s state: "first", only the first in the '
+    'order below; "all", all of them, concatenated.',
   )
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",

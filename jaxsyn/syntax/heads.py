@@ -30,13 +30,13 @@ class OnHeads(ModifierSpec):
   )
   heads: HeadChoice = option(
     (0,),
-    "Attention heads with this modifier in each of these layers, from 0; "
-    "None: all; (): none, which is the baseline.",
+    "Indices of the attention heads with this modifier, from 0, the same in "
+    "each layer; None: all heads; (): no heads, as in the baseline.",
   )
   lowest: CountOrOff = option(
     0,
-    "Number of lowest layers with this modifier, if `layers` is None (all if "
-    "there are fewer); 0: all layers.",
+    "If `layers` is None: number of layers with this modifier, from the "
+    "lowest, at most all; 0: all layers.",
   )
 
   disabled_options: ClassVar[Mapping[str, Any]] = {"heads": ()}

@@ -57,8 +57,8 @@ class LabelEmbedding(LastDimensions):
   scale_label: bool = option(
     False,
     "Whether label embeddings are multiplied by √D, as token embeddings are. "
-    "In the authors' code they are not and start √D times smaller. True: our "
-    "variant.",
+    "In the authors' code they are not scaled, and their initial values are "
+    "smaller by a factor of √D. True: our variant.",
   )
 
   modifier: ClassVar[type[Modifier]] = _LabelEmbedding

@@ -201,11 +201,11 @@ class NeighbourHeads(OnHeads):
   )
   gate: Literal["none", "input", "query"] = option(
     "none",
-    'Gate g between attention to near words and to all words. "input" (Li et '
-    "al.): one gate per position, g = sigmoid(u · x + b) with the layer's input "
-    'x, shared by all heads. "query": one gate per position and head, '
-    'g = sigmoid(u · q + b) with the query q before it is divided by √K. "none": '
-    "g = 1.",
+    'Gate g between attention to nearby words and to all words. "input" (Li '
+    "et al.): one gate per position, g = sigmoid(u · x + b) with the layer's "
+    'input x, shared by all heads. "query": one gate per position and head, g '
+    "= sigmoid(u · q + b) with the query q before it is divided by √K. "
+    '"none": g = 1.',
   )
 
   modifier: ClassVar[type[Modifier]] = _NeighbourHeads

@@ -163,8 +163,8 @@ class TreeBias(PairBias):
   )
   clip: Count = option(
     8,
-    "Maximum K of distances or steps; larger ones are clipped to it. The "
-    "paper has no limit.",
+    "Maximum distance or number of steps, K; larger values are clipped to it. "
+    "The paper has no limit.",
     unit="edges",
   )
   edges: bool = option(

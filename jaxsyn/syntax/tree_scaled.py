@@ -119,7 +119,7 @@ class TreeScaled(Gaussian):
   )
   wink: CountOrOff = option(
     0,
-    "Maximum distance k of words that are not dropped in training "
+    "Maximum distance k: pairs of words farther apart are dropped in training "
     "(Wink-Sparse); 0: off.",
     unit="edges",
   )

@@ -101,8 +101,9 @@ class Train:
   )
   minutes: Annotated[float, Range(0, 1_000_000_000)] = option(
     0.0,
-    "Limit on a run's training time, with all resumed parts; 0: none. It "
-    "includes validation, except for the last one, and excludes compilation.",
+    "Limit on a run's total training time, including the time before it was "
+    "resumed; 0: no limit. The time includes validation, except for the last "
+    "one, but not compilation.",
     unit="minutes",
     resume=True,
     common=True,
@@ -148,7 +149,7 @@ class Train:
     "(jaxsyn.scoring.tokenizers).",
   )
   validation_beam: Annotated[int, Range(1, 1000)] = option(
-    1, "Beam size of validation; 1: greedy decoding."
+    1, "Beam size in validation; 1: greedy decoding."
   )
   validation_sentences: CountOrOff = option(
     0,

@@ -128,7 +128,7 @@ class SyntaxDirected(WindowSpec):
     "multiply",
     'Effect of the Gaussian on scores. "multiply": product, as published; '
     'scores may be negative, and a small factor pulls those *up*. "add_log" '
-    "(our variant): adds -M² / 2σ², scaling the probabilities.",
+    "(our variant): adds -M² / (2σ²), which scales the probabilities.",
   )
 
   window: ClassVar[type[Window]] = _SyntaxDirected
