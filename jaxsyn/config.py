@@ -78,7 +78,7 @@ def read_config(
 
 
 def with_defaults(config: Config) -> Config:
-  """Returns the config with the scoring tokenizer of its target language set.
+  """Fills in the scoring tokenizer, by default that of the target language.
 
   Runs record this config, so that a tokenizer installed later does not change
   their scores.

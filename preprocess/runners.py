@@ -219,7 +219,7 @@ def split_command_line(
 
 
 def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Parses Beam's options; returns them and the class name of the runner.
+  """Parses Apache Beam's options; returns them and the runner's class name.
 
   Raises:
     InputError: Beam is not installed, or an option or runner is unknown.

@@ -80,7 +80,7 @@ def write(sentences: Sequence[Sentence], folder: pathlib.Path) -> None:
 
 
 def as_svg(figure: Figure) -> bytes:
-  """Returns a reproducible SVG with text as outlines and heat maps as images.
+  """Returns a reproducible SVG of a figure: text outlined, heat maps as images.
 
   It looks the same on machines with other fonts.
   """

@@ -80,7 +80,7 @@ class ErrorVariance:
 def error_variance(
   metric: str, scores: Mapping[str, Mapping[int, float]]
 ) -> ErrorVariance | None:
-  """Estimates the error variance of a metric with a linear model of scores.
+  """Estimates a metric's error variance with a linear model (system + seed).
 
   Args:
     metric: Title of the metric.

@@ -230,7 +230,7 @@ class JobRunner:
         )
 
   def _report_status(self, job: TrainingJob) -> None:
-    """Writes the last output line of a run that has been quiet for a while."""
+    """Logs the latest output line of a run that was not logged for a while."""
     state = self._states[job]
     interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
     if time.monotonic() - state.line_time < interval:

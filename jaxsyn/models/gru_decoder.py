@@ -105,7 +105,7 @@ class Contexts(nn.Module):
   def project_memory(
     self, annotations: tuple[Array, ...], features: SentenceFeatures
   ) -> SourceFeatures:
-    """Computes alignment keys and other source values for all steps."""
+    """Computes the attention keys and other source projections of all steps."""
     keys = [
       align.project_memory(self.drop(annotation_BSE, train=features.train))
       for align, annotation_BSE in zip(self.alignment, annotations)

@@ -67,7 +67,7 @@ USER_MODE, CHECKPOINT_MODE = ValidationMode.USER, ValidationMode.CHECKPOINT
 
 
 class Choice:
-  """Base class of the frozen dataclasses that options can select."""
+  """Base class of the frozen dataclasses that are values of an option."""
 
   @classmethod
   def fits(cls, field: str) -> bool:

@@ -140,7 +140,7 @@ class Worker:
     return self._max_sentences or run.batch_size
 
   def close(self) -> Future[None]:
-    """Stops the thread after the current batch; returns a future of its end."""
+    """Stops the thread after the current batch; the future is done then."""
     with self._lock:
       self._is_closed = True
     ended = self._thread.submit(lambda: None)

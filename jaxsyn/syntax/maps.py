@@ -121,7 +121,7 @@ class Maps:
     return matches
 
   def at(self, address: Address) -> Any:
-    """Returns the only published array at an `Address`."""
+    """Returns the array that a module has published under an `Address`."""
     return self.find(**dataclasses.asdict(address))[0].value
 
   def _listed(self) -> str:

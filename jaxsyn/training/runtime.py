@@ -109,7 +109,7 @@ def keep_freed_memory() -> bool:
 
 @contextlib.contextmanager
 def enough_memory(doing: str, lower: str) -> Iterator[None]:
-  """Reports a lack of memory on the host or a device as one error message.
+  """Turns out-of-memory errors of a `with` block into one error message.
 
   Args:
     doing: Description of the work in the `with` block, with its shapes.

@@ -257,7 +257,7 @@ def with_auxiliary_task(
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
-  """Returns, by side, the fraction of a split's words that have a wrong parent.
+  """Returns the fraction of words, by side, whose parent is made wrong.
 
   All trees are read. Sentences without a tree do not count; roots and one-word
   sentences do. The result is empty unless config.data.tree is "wrong_parents".

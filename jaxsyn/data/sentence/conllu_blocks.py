@@ -69,7 +69,7 @@ class Block:
 
   @functools.cached_property
   def visible(self) -> str:
-    """All words joined, without spaces and other invisible characters."""
+    """All words joined, without whitespace and invisible characters."""
     return visible("".join(self.form_W))
 
   @property

@@ -75,7 +75,7 @@ def _stored_values(rows: Rows, name: str) -> list[bytes]:
 
 @functools.lru_cache(1 << 16)
 def _before(name: str, size: int) -> bytes:
-  """Returns the bytes that precede a feature's values in a record."""
+  """Returns the header bytes in front of a feature's values in a record."""
   kind, packed = kind_of(name), bytes(size)
   if size or kind == _BYTES:  # an empty list of numbers has no field
     packed = _delimited(_FIELD, packed)

@@ -125,7 +125,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths, with 0 words on sides whose words are not needed.
+    """Returns the lengths for given features: 0 words on sides without any.
 
     A side has 0 words if none of the features is of its words.
     """

@@ -226,7 +226,7 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns a line's parse and CoNLL-U trees; treeless if they do not match."""
+  """Returns a line's parse and trees; no trees if their words differ from it."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -242,7 +242,7 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns a line's parse, made of its trees, and whether it required NFC."""
+  """Builds a line's parse from its trees; returns whether that took NFC, too."""
   try:
     return conllu.attach(trees, line), False
   except InputError:
