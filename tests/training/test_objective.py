@@ -26,10 +26,11 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.spec import Placement
 from jaxsyn.plan import resolve
 from jaxsyn.training.checkpoint_writer import Progress
+from jaxsyn.training.logits import Logits
 from jaxsyn.training.mesh import Layout
 from jaxsyn.training.meter import Meter
 from jaxsyn.training.options import Mesh
-from jaxsyn.training.step import TrainState, train_step
+from jaxsyn.training.step import TrainState, outputs, train_step
 
 # Sixteen pairs, long ones first; only the first eight, of which one has a
 # single word, have trees.
@@ -161,6 +162,31 @@ def test_two_accumulated_batches_equal_one_batch(systems):
     if not np.any(gradient)
   ]
   assert not still, "parameters without a gradient"
+
+
+def test_the_objective_is_a_weighted_sum_of_mean_losses():
+  plan, recipe = recipe_of("dbsa", 1)
+  weights = dict(zip(recipe.losses, (0.7, 0.2, 3.0), strict=True))
+  losses = {
+    name: dataclasses.replace(loss, weight=weights[name])
+    for name, loss in recipe.losses.items()
+  }
+  recipe = recipe.replace(losses=losses)
+
+  def objective(params):
+    state_BTD, maps = outputs(recipe, params, BATCH, train=False)
+    logits_BTV = Logits(recipe.model, params, state_BTD, 2**30).all_BTV()
+    total = 0.0
+    for name, loss in losses.items():
+      added, count = loss(logits_BTV, maps[name], BATCH)
+      total += weights[name] * added / count
+    return total
+
+  state = state_of(plan, recipe)
+  expected = jax.device_get(jax.jit(jax.grad(objective))(state.params))
+  step = jax.jit(functools.partial(train_step, recipe=recipe))
+  gradient, _, _ = after(step, state, [BATCH])
+  assert apart(gradient, expected) < 1e-6
 
 
 @functools.cache
