@@ -22,6 +22,8 @@ from models_under_test import (
 )
 
 from jaxsyn.configs.systems import SYSTEMS
+from jaxsyn.data.loader.batch_sampler import Position
+from jaxsyn.data.loader.loader import TrainBatch
 from jaxsyn.errors import InputError
 from jaxsyn.models.spec import Placement
 from jaxsyn.plan import resolve
@@ -282,8 +284,13 @@ def test_a_log_record_averages_over_all_its_batches():
     meter.add_metrics(steps)
     return meter.record(1, Progress())
 
-  # There was no update yet.
+  # There was no update yet. In all, 7 + 9 of 32 positions are real.
+  for source, target in ((3, 5), (4, 4)):
+    batch = TrainBatch(Position(), {}, source, target, positions=16)
+    meter.add_batch(batch, flops=6.0, waited=0.0)
   first = record(metrics((4, 1), (0, 0), 9.0, False))
+  assert first["padding"] == 0.5
+  assert first["tokens_per_s"] / first["flops"] == pytest.approx(9 / 12)
   assert first["loss/nll"] == 4 and first["loss/source_heads"] == 0
   assert "grad_norm" not in first
   result = record(
