@@ -20,7 +20,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
-from jaxsyn.session import Session
+from jaxsyn.session import Session, alignments
 from jaxsyn.training.mesh import Layout
 from jaxsyn.validation import Validator
 
@@ -84,6 +84,11 @@ def test_a_model_with_an_auxiliary_task_translates_without_a_parser(
   tagged = [tag, *plain[:-1], tag, schema.EOS]
   ids = session.example(LINES[0])["source_id"].tolist()
   assert ids == {"parse": tagged, "source": plain}[task]
+  # Word alignments skip the tags.
+  tags = int(task == "parse")
+  words_of_S = [0] * tags + [1] * len(plain[:-1]) + [0] * (tags + 1)
+  (member,) = session.members
+  assert alignments._columns(member, LINES[0]).sum(1).tolist() == words_of_S
   texts = [best[0].text for best in session(LINES)]
   assert texts[0] and texts[2] and not texts[1]
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from models_under_test import JOINT, config_of
 from sacrebleu.metrics import CHRF
 
 from jaxsyn import translate
@@ -11,9 +12,10 @@ from jaxsyn.data.schema import UNK
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.inspection.inspector import attention_of
-from jaxsyn.session import Session
+from jaxsyn.session import Session, alignments
 from jaxsyn.session.alignments import Aligner
 from jaxsyn.session.finishing import Finish, by_risk
+from jaxsyn.training.guided_alignment import MEAN
 
 LINES = ["the duck arrives .", "a cow sleeps .", "the farmer saw a cow ."]
 SAMPLES = [
@@ -76,6 +78,17 @@ def test_alignments_are_the_maxima_of_pooled_attention(runs, system):
     assert best.links == tuple((int(i), j) for j, i in enumerate(expected))
 
 
+def test_a_word_is_aligned_by_the_mean_of_its_subwords(session):
+  text = "xyzzy"
+  ids = session.sources.vocabularies[1].encode(text).id
+  assert len(ids) > 1
+  # The first subword has the largest weight, but not the others.
+  weight_TW = np.array([[1.0, 0.2], *[[0.0, 0.9]] * len(ids)])
+  one = Translation(text, score=-1.0, log_p=-1.0, ids=tuple(ids))
+  aligned = Aligner(session)._align(weight_TW, one, "a cow")
+  assert aligned.links == ((1, 0),)
+
+
 def test_unknown_words_are_replaced_by_source_words(session):
   vocabulary = session.sources.vocabularies[1]
   (nbest,) = session(LINES[:1])
@@ -88,6 +101,24 @@ def test_unknown_words_are_replaced_by_source_words(session):
   ((finished,),) = Finish(session, unknowns=True)(LINES[:1], examples, [[one]])
   expected = [aligned.unknown[0], "kamu", aligned.unknown[1]]
   assert "⁇" in one.text and finished.text.split() == expected
+
+
+@pytest.mark.parametrize(
+  ("system", "layer", "head"),
+  [
+    ("transformer", None, (1, MEAN)),  # the last but one
+    ("transformer", -1, (2, MEAN)),
+    ("transformer", 0, (0, MEAN)),
+    ("guided_alignment", None, (1, 0)),
+    ("guided_alignment", 2, (2, MEAN)),
+  ],
+)
+def test_selects_the_layer_and_the_head(session, system, layer, head):
+  (member,) = session.members
+  config = config_of(system, decoder_layers=3)
+  run = dataclasses.replace(member.run, config=config, manifest=JOINT)
+  member = dataclasses.replace(member, run=run)
+  assert alignments._head(member, layer) == head
 
 
 def test_rejects_a_missing_layer(session):
