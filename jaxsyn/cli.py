@@ -46,13 +46,12 @@ def config_flag() -> None:
   config_flags.DEFINE_config_file(
     "config",
     help_string="Config: the name of one that comes with jaxsyn, or a file of "
-    "your own (mine.py); after ':' a system: "
-    "multi30k_en_de:pascal. Paper configs take a task first: "
-    "papers/pascal:nc11_en_de:pascal. A config is Python code "
-    "that is run: read others' before use. Any option can follow: "
-    "--config.model.width=256. --helpconfig lists options, "
-    "--helpconfig=model a section's, with the values of any "
-    "--config before it.",
+    "your own (mine.py); after ':' a system: multi30k_en_de:pascal. Configs of "
+    "papers take a task first: papers/pascal:nc11_en_de:pascal. A config is "
+    "Python code that is run, so read the configs of others before use. Any "
+    "option can follow: --config.model.width=256. --helpconfig lists all "
+    "options, and --helpconfig=model those of a section, with the values of a "
+    "--config in front of it.",
   )
 
 

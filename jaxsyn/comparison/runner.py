@@ -179,6 +179,8 @@ class JobRunner:
       state.process = None
       self._free_slots.append(state.slot)
       if job.finished:
+        self._finished += 1
+        self._left -= 1
         self._report_validations(job)
         facts = job.read_result().facts
         self._write(
@@ -199,9 +201,7 @@ class JobRunner:
     return restarted
 
   def _remaining(self) -> str:
-    """Counts a finished run; describes the runs and the time left."""
-    self._finished += 1
-    self._left -= 1
+    """Describes the number of unfinished runs and the time left."""
     if not self._left:
       return ""
     seconds = (time.monotonic() - self._began) / self._finished * self._left

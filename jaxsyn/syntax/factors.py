@@ -175,7 +175,7 @@ class Factors(ModifierSpec):
 
   names: tuple[Annotated[str, RegistryKey(FACTORS)], ...] = option(
     ("upos", "feats", "lemma", "relation", "position", "subword"),
-    "Word factors to embed: the annotations upos, feats and lemma; "
+    "Word factors to embed: annotations that have labels, such as upos; "
     '"relation"; "position" of the word in the sentence; "subword", whether '
     "the subword is the complete word, or its beginning, middle or end. (): "
     "none.",

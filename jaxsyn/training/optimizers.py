@@ -104,10 +104,10 @@ class Optimiser:
   )
   learning_rate: Positive = option(
     4e-3,
-    'Peak learning rate, or the factor of "noam". Good values depend on the '
-    "optimizer: Transformer-Tiny trains with adam at 4e-3 after 1,000 updates "
-    "of warm-up, with muon at 1e-2 after 100; adadelta as published uses 1.0 "
-    'with schedule "constant".',
+    'Peak learning rate, or the factor of a schedule such as "noam". Good '
+    "values depend on the optimizer: Transformer-Tiny trains with adam at "
+    "4e-3 after 1,000 updates of warm-up, with muon at 1e-2 after 100; "
+    'adadelta as published uses 1.0 with schedule "constant".',
     common=True,
   )
   schedule: Schedule = choice(
