@@ -99,7 +99,7 @@ def test_checkpoints_on_gs(google_folder):
   restored = checkpoints.restore_params("2", params, ema=False).params
   assert restored["w"][2, 3] == 2
   save(google_folder, 4, 5)
-  remote.remove(f"{stored}/5", ["metadata.json"])  # it is written last
+  remote.remove(f"{stored}/5", ["commit_success.txt"])  # it is written last
   files.write_text(f"{stored}/notes", "mine")
   assert CheckpointReader(google_folder).steps() == [4]
   assert "5/state/_METADATA" in remote.sizes(stored)
@@ -114,7 +114,7 @@ def test_checkpoints_on_gs(google_folder):
   assert CheckpointReader(google_folder).steps() == [4]
   (renamed,) = (n for n in top_names(google_folder) if n.startswith("corrupt-"))
   assert renamed.startswith("corrupt-6-")
-  assert "metadata.json" in remote.sizes(f"{google_folder}/{renamed}")
+  assert "metadata/metadata.json" in remote.sizes(f"{google_folder}/{renamed}")
 
 
 def test_reads_checkpoints_copied_to_s3(google_folder, folder, tmp_path):
@@ -146,7 +146,7 @@ def test_checkpoints_cannot_name_files_outside(folder, tmp_path):
   for listed in (name, "/a"):
     entry = {listed: {"bytes": 1, "crc32c": "00000000"}}
     changed = document | {"files": document["files"] | entry}
-    files.write_json(f"{path}/metadata.json", checksums.add_checksum(changed))
+    files.write_json(f"{path}/metadata/metadata.json", checksums.add_checksum(changed))
     message = f"must be a file of the checkpoint, got '{listed}'"
     with pytest.raises(CorruptFileError, match=re.escape(message)):
       checkpoints.last.read(1, abstract(1))

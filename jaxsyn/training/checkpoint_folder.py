@@ -1,10 +1,11 @@
 """A directory of checkpoints, which another process may be writing to.
 
-  STEP/state or STEP/params   arrays, written by Orbax
-  STEP/metadata.json          metadata, and checksums of all arrays and files
+  STEP/state or STEP/params     arrays, written by Orbax
+  STEP/metadata/metadata.json   see `jaxsyn.training.checkpoint_metadata`
+  STEP/commit_success.txt       written last by Orbax
 
-On an object store, metadata.json is written last and removed first: a step without
-it is not a checkpoint.
+On an object store, commit_success.txt is removed first, too: a step without it is
+not a checkpoint.
 
 A corrupt checkpoint raises `CorruptFileError`. Errors of the machine (no memory, no
 permission, too many open files) do not, or intact checkpoints would be skipped.
@@ -19,31 +20,27 @@ import fcntl
 import os
 import pathlib
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from jaxsyn.data.store.manifests import File
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
-from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training import array_checksums, hosts
+from jaxsyn.training.checkpoint_metadata import FILE as METADATA_FILE
+from jaxsyn.training.checkpoint_metadata import Metadata
 
 Tree = Any
 
-METADATA_FILE = "metadata.json"
-_FilePath = Annotated[
-  str,
-  TextPattern(
-    r"[\w.-]*[\w-][\w.-]*(/[\w.-]*[\w-][\w.-]*)*", "a file of the checkpoint"
-  ),
-]
+COMMIT_FILE = ocp.path.atomicity_types.COMMIT_SUCCESS_FILE
+_TEMPORARY = ocp.path.atomicity_types.TMP_DIR_SUFFIX
 _STEP = re.compile("0|[1-9][0-9]*")
 _TRIES = 20  # the writer may remove checkpoints faster than they are read
 
@@ -63,15 +60,6 @@ _MACHINE_WORDS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class _Metadata:
-  """Metadata of a checkpoint; `content` is a run's progress or its scores."""
-
-  content: dict[str, Any]
-  arrays: dict[str, array_checksums.ArrayChecksums]
-  files: dict[_FilePath, File]
-
-
-@dataclasses.dataclass(frozen=True)
 class CheckpointFolder:
   """Directory of checkpoints, each in a subdirectory named by its step.
 
@@ -88,7 +76,7 @@ class CheckpointFolder:
   def steps(self) -> list[int]:
     """Returns the steps of the complete checkpoints, oldest first."""
     if remote.is_remote(self.folder):
-      suffix = f"/{METADATA_FILE}"
+      suffix = f"/{COMMIT_FILE}"
       stored = remote.sizes(self.folder)
       names = [n.removesuffix(suffix) for n in stored if n.endswith(suffix)]
     else:
@@ -99,13 +87,14 @@ class CheckpointFolder:
     # Unfinished checkpoints and other directories have other names.
     return sorted(int(name) for name in names if _STEP.fullmatch(name))
 
-  def create(self) -> None:
-    """Creates the directory, and removes unfinished checkpoints.
+  def remove_unfinished(self) -> None:
+    """Removes unfinished checkpoints, and what remains of removed ones.
 
     Only the one process that writes checkpoints may call this.
     """
     if not remote.is_remote(self.folder):
-      self.folder.mkdir(parents=True, exist_ok=True)
+      for path in self.folder.glob(f"*{_TEMPORARY}"):
+        shutil.rmtree(path, ignore_errors=True)
       files.remove_unfinished(self.folder)
       return
     complete = {str(step) for step in self.steps()}
@@ -129,7 +118,7 @@ class CheckpointFolder:
     path, root = self.path(step) / METADATA_FILE, ConfigPath("metadata")
     try:
       metadata = checksums.verify_checksum(files.read_json(path))
-      from_config(_Metadata, metadata, root, CHECKPOINT_MODE)
+      from_config(Metadata, metadata, root, CHECKPOINT_MODE)
       content = metadata["content"]
       from_config(self.content, content, root / "content", CHECKPOINT_MODE)
     except ValueError as error:
@@ -163,7 +152,7 @@ class CheckpointFolder:
     """Removes a checkpoint unless a process reads it."""
     path, how = self.path(step), fcntl.LOCK_EX | fcntl.LOCK_NB
     with contextlib.suppress(BlockingIOError), lock.flock(path, how):
-      files.remove_folder(path, METADATA_FILE)
+      files.remove_folder(path, COMMIT_FILE)
 
   def read(
     self, step: int, abstract: Tree, part: str = ""

@@ -120,7 +120,10 @@ class Train:
     500, "Steps between checkpoints.", unit="steps", resume=True
   )
   keep: Count = option(
-    3, "Number of checkpoints kept in addition to the best one.", resume=True
+    3,
+    "Number of checkpoints kept in addition to the best one; one more until the "
+    "next is saved.",
+    resume=True,
   )
   log_every: Count = option(
     50, "Steps between log lines.", unit="steps", neutral=True

@@ -55,7 +55,7 @@ def test_export_rejects_a_missing_or_corrupt_checkpoint(runs, tmp_path):
   shutil.rmtree(run / "best")
   with pytest.raises(InputError, match=r"of step 20, is corrupt or missing"):
     export.run(run, tmp_path / "out")
-  metadata = run / "checkpoints" / "20" / "metadata.json"
+  metadata = run / "checkpoints" / "20" / "metadata" / "metadata.json"
   corrupt(metadata)
   with pytest.raises(InputError) as error:
     export.run(run, tmp_path / "out", checkpoint="last")

@@ -191,8 +191,8 @@ def read_checkpoint(name):
   [
     ("config.json", open_run, 25),
     ("manifest.json", open_run, 25),
-    ("best/20/metadata.json", read_checkpoint("best"), COUNT),
-    ("checkpoints/20/metadata.json", read_checkpoint("last"), COUNT),
+    ("best/20/metadata/metadata.json", read_checkpoint("best"), COUNT),
+    ("checkpoints/20/metadata/metadata.json", read_checkpoint("last"), COUNT),
     ("model.json", open_model, COUNT),
   ],
 )
@@ -204,6 +204,7 @@ def test_crafted_metadata_of_runs_and_exports(run, tmp_path, name, read, count):
     folder = tmp_path / "model"
     export.run(run, folder)
   path = folder / name
+  named = folder / name.rpartition("/metadata/")[0]
   intact = path.read_bytes()
 
   def case(rng):
@@ -211,7 +212,7 @@ def test_crafted_metadata_of_runs_and_exports(run, tmp_path, name, read, count):
     try:
       read(folder)
     except InputError as error:
-      assert str(path.parent) in str(error)
+      assert str(named) in str(error)
       raise
 
   check_each(case, count, least=count // 4)
@@ -232,7 +233,7 @@ def test_a_run_resumes_from_another_checkpoint_or_is_rejected(tmp_path):
   steps = []
   for seed in range(2 * COUNT):
     folder = shutil.copytree(tmp_path / "run", tmp_path / str(seed))
-    path = folder / "checkpoints" / "2" / "metadata.json"
+    path = folder / "checkpoints" / "2" / "metadata" / "metadata.json"
     rng = np.random.default_rng(seed)
     path.write_bytes(mutants.json_text(path.read_bytes(), rng))
     checkpoints = CheckpointWriter(folder)

@@ -9,13 +9,14 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxsyn.errors import InputError
 from jaxsyn.storage import checksums, files
 from jaxsyn.training import array_checksums
-from jaxsyn.training.checkpoint_folder import METADATA_FILE
+from jaxsyn.training.checkpoint_metadata import FILE as METADATA_FILE
 from jaxsyn.training.checkpoint_reader import CheckpointReader
 from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
@@ -110,6 +111,15 @@ def test_restores_the_newest_state_and_requested_parameters(tmp_path):
       read(tmp_path, which)
 
 
+def test_the_checkpoint_manager_of_orbax_reads_them(tmp_path):
+  save(tmp_path)
+  with ocp.CheckpointManager(tmp_path / "checkpoints") as manager:
+    assert manager.all_steps() == [1, 2]
+    item = ocp.args.PyTreeRestore(ABSTRACT)
+    restored = manager.restore(2, args=ocp.args.Composite(state=item))
+  assert is_of(restored["state"]["params"], 2)
+
+
 def test_averages_the_newest_intact_checkpoints(tmp_path):
   save(tmp_path, (1, 2, 3))
   flip(array_file(tmp_path / "checkpoints/2"))
@@ -138,6 +148,12 @@ def test_error_for_another_model_names_both_sides(tmp_path):
   ) in str(error.value)
 
 
+# Files that only Orbax reads, and only to report them.
+UNUSED = (
+  "_CHECKPOINT_METADATA",
+  "commit_success.txt",
+  "metadata/commit_success.txt",
+)
 CORRUPTIONS = (
   flip,
   lambda path: os.truncate(path, path.stat().st_size // 2),
@@ -149,7 +165,7 @@ CORRUPTIONS = (
 def test_corruption_of_any_file_never_changes_numbers(tmp_path, which):
   """Reading writes nothing, next to a process that writes."""
   intact = save(tmp_path / "intact")
-  unfinished = intact / "checkpoints" / f".3{files.PARTIAL}" / "state"
+  unfinished = intact / "checkpoints" / "3.orbax-checkpoint-tmp" / "state"
   unfinished.mkdir(parents=True)
   (unfinished / "half").write_bytes(b"being written")
   newest = intact / ("checkpoints/2" if which == "last" else "best/1")
@@ -161,6 +177,9 @@ def test_corruption_of_any_file_never_changes_numbers(tmp_path, which):
     before = snapshot(folder)
     parameters = read(folder, which)
     assert snapshot(folder) == before
+    if str(file.relative_to(newest)) in UNUSED:
+      assert is_of(parameters.params, 3 - other) and not parameters.corrupt
+      continue
     assert is_of(parameters.params, other), file
     assert (parameters.steps, parameters.score) == ((other,), None)
     (message,) = parameters.corrupt

@@ -1,0 +1,96 @@
+"""Metadata of a checkpoint: its content, and checksums of all arrays and files.
+
+Orbax does not notice when a bit of an array changes in a file. It therefore writes
+the metadata as one more item of a checkpoint, once the arrays are complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import orbax.checkpoint as ocp
+from etils import epath
+
+from jaxsyn.data.store.manifests import File
+from jaxsyn.options.bounds import TextPattern
+from jaxsyn.storage import checksums, files, remote
+from jaxsyn.training.array_checksums import ArrayChecksums, Checksums
+
+ITEM = "metadata"
+FILE = "metadata/metadata.json"  # below the directory of a checkpoint
+_FilePath = Annotated[
+  str,
+  TextPattern(
+    r"[\w.-]*[\w-][\w.-]*(/[\w.-]*[\w-][\w.-]*)*", "a file of the checkpoint"
+  ),
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Metadata:
+  """Content of metadata.json.
+
+  Attributes:
+    content: Progress of the run, or the scores of the best parameters.
+    arrays: Name of an array -> its shape, type and checksums.
+    files: Path of a file of the arrays -> its size and checksum. Empty on an object
+      store, from which each file would have to be read again.
+  """
+
+  content: dict[str, Any]
+  arrays: dict[str, ArrayChecksums]
+  files: dict[_FilePath, File]
+
+
+class MetadataHandler(ocp.AsyncCheckpointHandler):
+  """Orbax handler that writes the metadata; register it after the arrays' one."""
+
+  async def async_save(self, directory: epath.Path, args: MetadataSave) -> None:
+    """Keeps the arguments: the files of the arrays are not complete yet."""
+    self._args = args
+
+  def save(self, directory: epath.Path, args: MetadataSave) -> None:
+    """Does the same as `async_save`."""
+    self._args = args
+
+  def restore(self, directory: epath.Path, args: Any = None) -> Any:
+    """Returns the metadata without checking it."""
+    return files.read_json(directory.parent / FILE)
+
+  def finalize(self, directory: epath.Path) -> None:
+    """Writes the metadata, and flushes the checkpoint to the disk.
+
+    Orbax calls it in the main process when all processes have written their arrays,
+    before it gives the checkpoint its final name.
+    """
+    checkpoint, arrays = directory.parent, self._args.item
+    metadata = {
+      "content": self._args.content,
+      "arrays": self._args.compute_checksums(),
+      "files": {},
+    }
+    if not remote.is_remote(checkpoint):
+      names = [f"{arrays}/{name}" for name in files.names(checkpoint / arrays)]
+      metadata["files"] = checksums.file_checksums(checkpoint, sorted(names))
+    path = directory / epath.Path(FILE).name
+    files.write_json(path, checksums.add_checksum(metadata))
+    if not remote.is_remote(checkpoint):
+      files.flush_tree(checkpoint)
+
+
+@ocp.args.register_with_handler(MetadataHandler, for_save=True)
+@dataclasses.dataclass
+class MetadataSave(ocp.args.CheckpointArgs):
+  """Arguments of `MetadataHandler`.
+
+  Attributes:
+    item: Name of the arrays in the checkpoint.
+    content: Content of the metadata, see `Metadata`.
+    compute_checksums: Function that computes the checksums of the arrays.
+  """
+
+  item: str
+  content: Mapping[str, Any]
+  compute_checksums: Callable[[], Checksums]
