@@ -146,7 +146,9 @@ def test_checkpoints_cannot_name_files_outside(folder, tmp_path):
   for listed in (name, "/a"):
     entry = {listed: {"bytes": 1, "crc32c": "00000000"}}
     changed = document | {"files": document["files"] | entry}
-    files.write_json(f"{path}/metadata/metadata.json", checksums.add_checksum(changed))
+    files.write_json(
+      f"{path}/metadata/metadata.json", checksums.add_checksum(changed)
+    )
     message = f"must be a file of the checkpoint, got '{listed}'"
     with pytest.raises(CorruptFileError, match=re.escape(message)):
       checkpoints.last.read(1, abstract(1))

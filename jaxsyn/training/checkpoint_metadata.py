@@ -18,8 +18,8 @@ from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, remote
 from jaxsyn.training.array_checksums import ArrayChecksums, Checksums
 
-ITEM = "metadata"
-FILE = "metadata/metadata.json"  # below the directory of a checkpoint
+ITEM, NAME = "metadata", "metadata.json"
+FILE = f"{ITEM}/{NAME}"  # below the directory of a checkpoint
 _FilePath = Annotated[
   str,
   TextPattern(
@@ -44,8 +44,11 @@ class Metadata:
   files: dict[_FilePath, File]
 
 
-class MetadataHandler(ocp.AsyncCheckpointHandler):
-  """Orbax handler that writes the metadata; register it after the arrays' one."""
+class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no types
+  """Orbax handler that writes the metadata.
+
+  It must be registered after the handler of the arrays, whose files it reads.
+  """
 
   async def async_save(self, directory: epath.Path, args: MetadataSave) -> None:
     """Keeps the arguments: the files of the arrays are not complete yet."""
@@ -74,15 +77,14 @@ class MetadataHandler(ocp.AsyncCheckpointHandler):
     if not remote.is_remote(checkpoint):
       names = [f"{arrays}/{name}" for name in files.names(checkpoint / arrays)]
       metadata["files"] = checksums.file_checksums(checkpoint, sorted(names))
-    path = directory / epath.Path(FILE).name
-    files.write_json(path, checksums.add_checksum(metadata))
+    files.write_json(directory / NAME, checksums.add_checksum(metadata))
     if not remote.is_remote(checkpoint):
       files.flush_tree(checkpoint)
 
 
 @ocp.args.register_with_handler(MetadataHandler, for_save=True)
 @dataclasses.dataclass
-class MetadataSave(ocp.args.CheckpointArgs):
+class MetadataSave(ocp.args.CheckpointArgs):  # type: ignore[misc]  # no types
   """Arguments of `MetadataHandler`.
 
   Attributes:

@@ -129,7 +129,9 @@ class CheckpointWriter(CheckpointReader):
     with self._write_errors(folder):
       self._managers[folder.item].wait_until_finished()
     if self._is_main:
-      if not self._is_remote:  # the new name, before the older files are removed
+      if (
+        not self._is_remote
+      ):  # the new name, before the older files are removed
         files.flush_folder(folder.folder)
       for step in folder.steps()[: -self._keep[folder.item]]:
         folder.remove(step)

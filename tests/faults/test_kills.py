@@ -84,7 +84,9 @@ def train_state(workdir: pathlib.Path) -> object:
   with ocp.StandardCheckpointer() as reader:
     state = reader.restore(folder / str(step) / "state")
   leaves, structure = jax.tree.flatten(state)
-  record = json.loads((folder / str(step) / "metadata/metadata.json").read_text())
+  record = json.loads(
+    (folder / str(step) / "metadata/metadata.json").read_text()
+  )
   progress = record["content"]
   del progress["minutes"], progress["window"]["seconds"]
   arrays = [
