@@ -45,13 +45,15 @@ def config_flag() -> None:
   """Defines the flag --config and its overrides, such as --config.seed=1."""
   config_flags.DEFINE_config_file(
     "config",
-    help_string="Config: the name of one that comes with jaxsyn, or a file of "
-    "your own (mine.py); after ':' a system: multi30k_en_de:pascal. Configs of "
-    "papers take a task first: papers/pascal:nc11_en_de:pascal. A config is "
-    "Python code that is run, so read the configs of others before use. Any "
-    "option can follow: --config.model.width=256. --helpconfig lists all "
-    "options, and --helpconfig=model those of a section, with the values of a "
-    "--config in front of it.",
+    help_string="Config: the name of a config included in jaxsyn, or your own "
+    "file (mine.py), optionally followed by ':' and a system: "
+    "multi30k_en_de:pascal. Configs of papers take a task first: "
+    "papers/pascal:nc11_en_de:pascal. A config is Python code "
+    "that is executed, so read other people's configs before you "
+    "use them. Options can follow: --config.model.width=256. "
+    "--helpconfig lists all options, and --helpconfig=model lists "
+    "the options of a section; values come from a --config in "
+    "front of it.",
   )
 
 

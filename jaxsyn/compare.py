@@ -380,7 +380,7 @@ def define_flags() -> None:
   list_flag(
     "devices",
     [],
-    "GPU numbers, as in 0,1,2,3, each with --processes runs at a time.",
+    "GPU indices, as in 0,1,2,3; each GPU executes --processes runs at a time.",
   )
 
 

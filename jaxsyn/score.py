@@ -262,14 +262,14 @@ def define_flags() -> None:
     "source_conllu",
     None,
     "CoNLL-U of the sources: adds scores by depth, dependency length, clauses "
-    "and projectivity; lengths count its words. With --source, a line may "
-    "have several trees or none.",
+    "and projectivity; lengths are then counted in words of this file. With "
+    "--source, a line may have several trees or none.",
   )
   flags.DEFINE_bool(
     "aer",
     False,
-    "Print alignment error rates. The files have alignments, i-j as in 0-0 "
-    "1-2; the reference may have possible links, i?j or ipj.",
+    "Print alignment error rates. The files contain alignments (i-j), as in "
+    "0-0 1-2; the reference may also contain possible links (i?j or ipj).",
   )
   flags.DEFINE_bool("json", False, "Print JSON instead of tables.")
   flags.DEFINE_bool(

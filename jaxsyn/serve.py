@@ -112,8 +112,8 @@ def define_flags() -> None:
     "together",
     0,
     Range(0, 2**16),
-    "Maximum number of sentences, of all requests, that are translated together; "
-    "0: config.decode.sentences for each device.",
+    "Maximum number of sentences, across all requests, that are translated "
+    "together; 0: config.decode.sentences for each device.",
   )
   number_flag(
     "compile",

@@ -346,7 +346,7 @@ def define_flags() -> None:
     "buffer",
     1000,
     Range(1, 1_000_000),
-    "Maximum number of lines sorted by length, per device.",
+    "Maximum number of lines per device that are sorted by length together.",
   )
   flags.DEFINE_enum(
     "errors",

@@ -156,7 +156,7 @@ def inference_flags() -> None:
     "family",
     [],
     "Pairs of systems whose tests are Holm-corrected together, as in "
-    "pascal:transformer,pascal:pascal_random_tree, by the first metric, "
+    "pascal:transformer,pascal:pascal_random_tree, on the first metric, "
     "averaged over the test sets. Default: each system with the baseline and "
     "with its controls.",
   )
@@ -171,9 +171,10 @@ def inference_flags() -> None:
   list_flag(
     "margin",
     [],
-    "Margin of equivalence in points: of the first metric, or by metric, as in "
-    "bleu=0.5,chrf=0.5. Systems are equivalent if two one-sided tests find their "
-    "difference within it. Default: no test of equivalence.",
+    "Equivalence margin in points, for the first metric or for each metric, "
+    "as in bleu=0.5,chrf=0.5. Two systems are equivalent if two one-sided "
+    "tests show that their difference lies within the margin. Default: no "
+    "equivalence test.",
   )
 
 

@@ -40,23 +40,25 @@ class Mixture:
 
   folders: tuple[Folder, ...] = option(
     (),
-    "Dataset directories to train on besides config.data.directory, such as "
-    "back-translations. Of each, split config.data.train is used.",
+    "Additional dataset directories to train on, such as back-translations. "
+    "The split config.data.train of each directory is used.",
   )
   weights: tuple[Amount, ...] = option(
     (),
-    "Passes over each corpus per epoch, config.data.directory's first. With "
-    "0.5, each epoch reads a different random half. (): one pass over each.",
+    "Number of passes over each corpus per epoch, starting with "
+    "config.data.directory. With 0.5, each epoch reads a different random "
+    "half of the corpus. (): one pass over each corpus.",
   )
   temperature: Annotated[float, Range(1, 100)] = option(
     1.0,
-    "Temperature T of corpus sizes: a corpus of N examples gives n ∝ N^(1/T) "
-    "per epoch, with the total unchanged. `weights` multiply n.",
+    "Sampling temperature T: each epoch samples n ∝ N^(1/T) examples from a "
+    "corpus of N examples; the total stays the same. `weights` multiply n.",
   )
   tags: bool = option(
     False,
-    "Whether each source from `folders` begins with a tag of its directory. "
-    "Sources from config.data.directory, and those to translate, have none.",
+    "Whether to prepend a tag for its directory to each source sentence from "
+    "`folders`. Sentences from config.data.directory and sentences to "
+    "translate get no tag.",
   )
 
 
@@ -66,9 +68,9 @@ class Sampling:
 
   sides: tuple[Literal["source", "target"], ...] = option(
     (),
-    "Sides of training pairs whose subwords are sampled again in each epoch; "
+    "Sides whose training sentences are resegmented at random in each epoch; "
     '(): none. "bpe" vocabularies use BPE-dropout (Provilkov et al. 2020), '
-    '"unigram" ones subword regularization (Kudo 2018).',
+    'and "unigram" vocabularies use subword regularization (Kudo 2018).',
   )
   alpha: Annotated[float, Range(0, 1, above=True, below=True)] = option(
     0.1,
@@ -93,7 +95,8 @@ class Data:
   train: Name = option("train", "Name of the training split.")
   validation: Name = option(
     "validation",
-    "Name of the validation split, which selects the best checkpoint.",
+    "Name of the validation split, which is used to select the best "
+    "checkpoint.",
   )
   test: tuple[Name, ...] = option(
     ("test",), "Names of the prepared splits that serve as test sets; (): none."
@@ -101,12 +104,12 @@ class Data:
   tree: TreeControl = choice(
     TREES,
     "parsed",
-    "Dependency trees that the model reads, on each side that has trees: "
-    '"parsed" by the parser; the controls "linear" (parent = previous word) '
-    'and "random" (a random tree of the same size); "sampled", which in each '
-    "training epoch samples among several parses and replaces some parents; "
-    'or "wrong_parents", which replaces the parents of a fixed share of the '
-    "words in training, validation and translation.",
+    'Dependency trees that the model reads: "parsed", the parser\'s trees; '
+    '"linear", a control in which the parent of a word is the previous word; '
+    '"random", a control with random trees of the same size; "sampled", in '
+    "each training epoch, one of several parses with some parents replaced; "
+    '"wrong_parents", the parser\'s trees with a fixed fraction of wrong '
+    "parents in training, validation and translation.",
     common=True,
   )
   second: AuxiliaryTask = section(AuxiliaryTask)
@@ -136,10 +139,11 @@ class Clean:
   duplicates: bool = option(False, "Whether to drop repeated pairs.")
   language: bool = option(
     False,
-    "Whether to drop pairs unless py3langid identifies source_language and "
-    "target_language, as Bugliarello & Okazaki 2020 do with langdetect and "
-    "Deguchi et al. 2021 with langid. Short lines are often misidentified: "
-    "of the 29,000 pairs of Multi30k it drops 27, most of them correct.",
+    "Whether to keep only pairs whose languages py3langid identifies as "
+    "source_language and target_language. Bugliarello & Okazaki 2020 do this "
+    "with langdetect, and Deguchi et al. 2021 with langid. Short lines are "
+    "often misidentified: of the 29,000 pairs of Multi30k, 27 are dropped, "
+    "most of which are correct.",
   )
 
 
@@ -150,8 +154,9 @@ class SideParser:
   parser: ParserSpec = choice(
     PARSERS,
     "udpipe",
-    'Parser: "udpipe" has models for most languages; install models for '
-    '"spacy" and "stanza". Trees of other parsers are given as CoNLL-U files.',
+    'Parser: "udpipe" downloads models for most languages; "spacy" and '
+    '"stanza" need installed models. Trees from other parsers are read from '
+    "CoNLL-U files.",
   )
 
 
@@ -167,32 +172,32 @@ class Trees:
   target: SideParser = section(SideParser)
   source_conllu: dict[str, str] = option(
     {},
-    "CoNLL-U files with trees of the source by another parser: split name -> "
-    "file (plain or .gz) with all lines of the raw file; a name in raw_dir, "
-    "or a path. If empty and no parser or model is named, the trees of raw "
-    "files that are treebanks are used.",
+    "CoNLL-U files with source trees from another parser: split name -> file "
+    "(plain or .gz), as a path or a file name in raw_dir. The file must cover "
+    "all lines of the raw file. If empty and no parser or model is set, raw "
+    "files that are treebanks provide the trees.",
   )
   target_conllu: dict[str, str] = option(
     {}, "CoNLL-U files with trees of the target; see source_conllu."
   )
   source_alternatives: dict[DataName, tuple[str, ...]] = option(
     {},
-    'Further parses of the source, for config.data.tree = "sampled": split '
-    "name -> CoNLL-U files, as in source_conllu. Only those of the training "
-    "split are needed. Parses without a tree, or with words unlike the line's "
-    "main parse, are omitted.",
+    'Additional parses of the source, for config.data.tree = "sampled": split '
+    "name -> CoNLL-U files, as in source_conllu. Only the training split "
+    "needs them. Parses that have no tree, or whose words differ from those "
+    "of the main parse, are skipped.",
   )
   target_alternatives: dict[DataName, tuple[str, ...]] = option(
-    {}, "Further parses of the target; see source_alternatives."
+    {}, "Additional parses of the target; see source_alternatives."
   )
   source_brackets: dict[str, str] = option(
     {},
     "Constituency trees of the source, in addition to dependency trees: split "
-    "name -> file (gz or plain) of Penn brackets, one tree per line. Only those "
-    "of the training split are needed.",
+    "name -> file (plain or .gz) with one tree in Penn Treebank format per "
+    "line. Only the training split needs them.",
   )
   annotations: tuple[Annotated[str, RegistryKey(ANNOTATIONS)], ...] = option(
-    (), "Annotations of words to store, for modifiers that read them."
+    (), "Word annotations to store, for modifiers that read them."
   )
 
 
@@ -204,8 +209,9 @@ class Subset:
     0,
     "Number of training pairs, sampled uniformly without replacement from "
     "those that config.prepare.clean keeps; 0: all. The vocabulary is trained "
-    "on them alone. With the same seed, a smaller subset is part of a larger "
-    "one. Pairs that config.prepare.max_subwords drops are not replaced.",
+    "only on this subset. With the same seed, larger subsets contain the "
+    "smaller ones. Pairs that config.prepare.max_subwords drops are not "
+    "replaced.",
     unit="pairs",
   )
   seed: Seed = option(1, "Seed of the random subset.")
@@ -222,19 +228,18 @@ class Prepare:
     {},
     "Split name -> (source file, target file), plain text, .gz or .zst. A "
     'third entry "FIRST-LAST" selects a range of lines, from 1, including '
-    'both ends; "FIRST-" extends to the last line. The lines of a treebank '
-    "(.conllu, .conllu.gz) are its `# text` comments. A side may consist of "
-    'several files, "a.en,b.en" or "part-*.en.gz", which are read one after '
-    "the other. A single file may contain both sides: a .tsv file with two "
-    'columns, or a .jsonl file (see config.prepare.fields). ("tfds:NAME", '
-    'TFDS split) reads a TFDS dataset, and ("tfds:FOLDER", TFDS split) a '
-    "folder written by a TFDS builder; the default TFDS split has the name "
-    "of this split.",
+    'both ends; "FIRST-" extends to the last line. From a treebank (.conllu, '
+    ".conllu.gz), the `# text` comments are read as lines. A side may consist "
+    'of several files, "a.en,b.en" or "part-*.en.gz", which are concatenated. '
+    "A single file may contain both sides: a .tsv file with two columns, or a "
+    '.jsonl file (see config.prepare.fields). ("tfds:NAME", TFDS split) reads '
+    'a TFDS dataset, and ("tfds:FOLDER", TFDS split) a folder written by a '
+    "TFDS builder; the TFDS split defaults to the name of this split.",
   )
   fields: tuple[str, ...] = option(
     (),
-    "Names of the source text and of the target text in JSON lines and TFDS "
-    'datasets, nested ones as in "translation/en"; (): the language codes.',
+    "Names of the source and target text fields in JSON Lines files and TFDS "
+    'datasets; "translation/en" names a nested field. (): the language codes.',
   )
   optional: tuple[DataName, ...] = option(
     (),
@@ -243,10 +248,10 @@ class Prepare:
   )
   downloads: tuple[tuple[str, ...], ...] = option(
     (),
-    "Downloads of raw files and parser models that are missing in raw_dir: "
-    '(file name, URL, SHA-256). With SHA-256 "" the hash of the first download '
-    'is recorded and required from then on. A fourth entry, such as "9000000000"'
-    ", is the maximum size in bytes; default: 4 GiB.",
+    "Raw files and parser models to download if they are missing in raw_dir: "
+    '(file name, URL, SHA-256). If the SHA-256 is "", the hash of the first '
+    "download is recorded and required from then on. A fourth entry, such as "
+    '"9000000000", is the maximum size in bytes; default: 4 GiB.',
   )
   workers: Annotated[int, Range(0, 1024)] = option(
     0, "Number of worker processes; 0: one per core, fewer for small corpora."
@@ -257,12 +262,12 @@ class Prepare:
   alignments: dict[DataName, tuple[str, ...]] = option(
     {},
     "Word alignments for config.losses.guided_alignment: split name -> "
-    '(file,) with one line per pair in Pharaoh format, "0-0 1-2": indices '
-    "of space-separated source and target words, from 0. If a tokenized "
-    "text was aligned, (file, source, target) names its files too, which "
-    "may differ from the raw text only in spaces. Files are named as in "
-    "config.prepare.parse.source_conllu. Only those of the training split "
-    "are needed.",
+    '(file,) with one line per pair in Pharaoh format, "0-0 1-2": indices of '
+    "space-separated source and target words, from 0. If the alignments are "
+    "for tokenized text, use (file, source, target), where source and target "
+    "are the tokenized files, which may differ from the raw text only in "
+    "spaces. Files are named as in config.prepare.parse.source_conllu. Only "
+    "the training split needs alignments.",
   )
   clean: Clean = section(Clean)
   subset: Subset = section(Subset)
@@ -288,10 +293,10 @@ class Batches:
   )
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
-    "Number of padded (source, target) lengths, which are chosen from the "
-    "data. Each is compiled separately. 0: chosen automatically: a length is "
-    "added while it saves more time in padding than its compilation takes (at "
-    "most 12; fewer for small corpora).",
+    "Number of padded shapes (source length, target length), which are chosen "
+    "from the data. Each shape is compiled separately. 0: automatic: shapes "
+    "are added as long as each saves more time in padding than its "
+    "compilation takes (at most 12 shapes; fewer for small corpora).",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
     1,
@@ -307,8 +312,9 @@ class Batches:
   memory_gib: Amount = option(
     1.0,
     "Memory for examples with all their features. A split that fits is loaded "
-    "and shuffled completely. For a larger one, each epoch shuffles blocks of "
-    "4,096 examples, and then the examples in windows of half this memory.",
+    "and shuffled completely. For a larger split, each epoch shuffles blocks "
+    "of 4,096 examples, and then the examples within windows that take half "
+    "of this memory.",
     unit="GiB",
   )
 

@@ -42,7 +42,7 @@ class Sample(DecodingStrategy):
   """Sampling of config.decode.nbest translations of each sentence."""
 
   temperature: Positive = option(
-    1.0, "Divisor of the log probabilities before sampling."
+    1.0, "Sampling temperature, by which log probabilities are divided."
   )
   top_k: CountOrOff = option(
     0,
@@ -51,8 +51,8 @@ class Sample(DecodingStrategy):
   )
   top_p: Probability = option(
     1.0,
-    "Total probability of the smallest set of most probable subwords to sample "
-    "from; 1: all.",
+    "Nucleus sampling: sample from the smallest set of subwords that has this "
+    "total probability; 1: all.",
   )
   epsilon: Probability = option(
     0.0, "Minimum probability of a sampled subword; 0: no minimum."

@@ -69,13 +69,14 @@ class Decode(LengthPenalty):
   )
   stop: Literal["first", "bound"] = option(
     "first",
-    'When a sentence\'s search ends: "first", when `beam` hypotheses have '
-    'ended; "bound", when no open hypothesis can still win.',
+    'When the search for a sentence ends: "first", when `beam` hypotheses are '
+    'finished; "bound", when no unfinished hypothesis can still win.',
   )
   max_length_factor: Annotated[float, Range(0, 1000)] = option(
     1.5,
-    "Factor f of the maximum output length, which is f * source subwords "
-    "(including EOS and tags), rounded up, plus max_length_offset.",
+    "Factor f of the maximum output length, which is f times the number of "
+    "source subwords (including EOS and tags), rounded up, plus "
+    "max_length_offset.",
   )
   max_length_offset: Annotated[int, Range(0, 100_000)] = option(
     10,

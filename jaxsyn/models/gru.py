@@ -153,31 +153,31 @@ class Gru(Architecture):
 
   hidden: Units = option(
     256,
-    "Number G of units of every GRU; annotations of the source have twice "
-    "as many.",
+    "Number G of units of every GRU; encoder states, which join both "
+    "directions, have size 2G.",
   )
   update: Literal["first", "all"] = option(
     "first",
-    'Contexts that update the decoder\'s state: "first", only the first in the '
-    'order below; "all", all of them, concatenated.',
+    'Contexts that update the decoder state: "first", the context of the '
+    'first window in the list below; "all", all contexts, concatenated.',
   )
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",
-    'Initialization of matrices: "xavier" uniform; or "orthogonal" as in '
-    "Nematus, for square matrices, and N(0, 0.01²) for all others. With the "
-    "latter, learning starts much later: on the generated corpus, the model "
-    'has learned nothing after 600 updates, when "xavier" reaches 68 BLEU '
-    "on the validation split.",
+    'Initialization of matrices: "xavier", uniform; or "orthogonal", as in '
+    "Nematus: orthogonal for square matrices, and N(0, 0.01²) for all others. "
+    "With the latter, learning starts much later: on the generated corpus, "
+    'the model has learned nothing after 600 updates, by which time "xavier" '
+    "reaches 68 BLEU on the validation split.",
   )
   dropout_embedding: Rate = option(
     0.2,
-    "Dropout rate of embeddings. As for all dropout here, one mask is "
-    "used for a complete sentence.",
+    "Dropout rate of embeddings. As for all dropout in this model, the same "
+    "mask is used at all positions of a sentence.",
   )
   dropout_hidden: Rate = option(
     0.2,
-    "Dropout rate of states, annotations, contexts and the read-out before "
-    "projection.",
+    "Dropout rate of recurrent states, encoder outputs, contexts and the "
+    "readout before the output projection.",
   )
   windows: NamedSpecs[WindowSpec] = choices(
     WINDOWS,

@@ -121,7 +121,7 @@ class Model:
   )
   width: Units = option(
     128,
-    'Width D of the model; the size of the embeddings in "gru".',
+    'Model width D; in "gru", the embedding size.',
     common=True,
   )
   tie_embeddings: bool = option(
@@ -130,20 +130,20 @@ class Model:
     "joint vocabulary.",
   )
   tie_output: bool = option(
-    True, "Whether the output projection is the target's embedding table."
+    True, "Whether the output projection shares the target embedding table."
   )
   attention: Literal["einsum", "fused"] = option(
     "einsum",
     'Implementation of attention in a Transformer: "einsum", or "fused", '
-    'JAX\'s own function, which never materializes scores. "fused" works '
-    "with modifiers that only add to scores, has no attention_dropout, "
-    "uses cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is "
-    "slower on CPUs.",
+    'JAX\'s own function, which never materializes scores. "fused" works with '
+    "modifiers that only add to scores, does not support attention_dropout, "
+    "uses cuDNN on NVIDIA GPUs in bfloat16 (not measured yet), and is slower "
+    "on CPUs.",
     resume=True,
   )
   dtype: Literal["float32", "bfloat16"] = option(
     "float32",
-    "Type of activations; parameters are always float32.",
+    "Data type of activations; parameters are always float32.",
     common=True,
   )
 

@@ -50,13 +50,13 @@ class Comet(Metric):
 
   model: str = option(
     "Unbabel/wmt22-comet-da",
-    "COMET model: a name, which is downloaded once, or a checkpoint (.ckpt; "
-    "with hparams.yaml in the directory above).",
+    "COMET model: a model name (downloaded once) or a checkpoint file (.ckpt, "
+    "with hparams.yaml in the parent directory).",
   )
   python: str = option(
     "",
-    "Python interpreter that has COMET, such as comet/bin/python. Empty: the "
-    "current one.",
+    "Python interpreter of an environment with COMET, such as "
+    "comet/bin/python. Empty: the current one.",
   )
 
   title: ClassVar[str] = "COMET"

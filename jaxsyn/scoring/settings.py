@@ -57,8 +57,8 @@ class Settings:
   )
   significance: str = option(
     "bootstrap",
-    "Significance test against the baseline; sign compares the scores of "
-    "sentences. none also omits the intervals, which are bootstrapped.",
+    "Significance test against the baseline. sign: sign test on sentence "
+    "scores; none: no test and no bootstrap confidence intervals.",
   )
   samples: CountOrOff = option(
     0, "Resamples or shuffles per test; 0: 1000 resamples, 10000 shuffles."

@@ -43,7 +43,7 @@ def define() -> None:
   flags.DEFINE_bool(
     "replace_unknowns",
     False,
-    "Whether to replace unknown words (⁇) by the aligned source words.",
+    "Whether to replace unknown words (⁇) with the aligned source words.",
   )
 
 

@@ -73,9 +73,9 @@ class Dasa(OnAllHeads):
   strength: Amount = option(1.0, "Strength α of the bias b; 0: none.")
   normalise: Literal["longest", "inverse", "rows"] = option(
     "longest",
-    'Normalization of tree distances d to the bias b: "longest", 1 - d / '
-    'the longest distance in the sentence; "inverse", 1 / (1 + d); '
-    '"rows", exp(-d) divided by its sum over the query\'s row of subwords.',
+    'Conversion of a tree distance d to the bias b: "longest", 1 - d / the '
+    'longest distance in the sentence; "inverse", 1 / (1 + d); "rows", '
+    "exp(-d) divided by its sum over the query's row of subwords.",
   )
   apply: Literal["multiply", "add"] = option(
     "multiply",

@@ -85,9 +85,9 @@ class Dbsa(Supervised):
   )
   rows: Literal["output", "input"] = option(
     "output",
-    'Decoder state that parses a subword: "output", the state that predicts '
-    'the subword, without having read it, as in the authors\' code; "input", '
-    "the next state, which has read it.",
+    'Decoder state that predicts the parent of a subword: "output", the state '
+    "that predicts the subword, without having read it, as in the authors' "
+    'code; "input", the next state, which has read it.',
   )
 
   modifier: ClassVar[type[Modifier]] = _Dbsa

@@ -68,15 +68,15 @@ class DependencyRelative(Labelled):
 
   clip: Count = option(
     2,
-    "Maximum distance l in the tree; larger ones are clipped to it.",
+    "Maximum distance l in the tree; larger distances are clipped.",
     unit="edges",
   )
   label: Literal["depth", "distance"] = option(
     "depth",
-    'Label of a pair of words, clipped: "depth", the difference of their '
-    "depths, as published, which is independent of their distance; "
-    '"distance" (our variant), the number of edges between them, negative '
-    "if the key comes before the query in the sentence.",
+    'Label of a pair of words, clipped: "depth", the difference between their '
+    "depths, as published, regardless of the distance between the words; "
+    '"distance" (our variant), the number of edges between them, negative if '
+    "the key comes before the query in the sentence.",
   )
 
   modifier: ClassVar[type[Modifier]] = _DependencyRelative

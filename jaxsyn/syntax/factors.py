@@ -177,19 +177,19 @@ class Factors(ModifierSpec):
     ("upos", "feats", "lemma", "relation", "position", "subword"),
     "Word factors to embed: annotations that have labels, such as upos; "
     '"relation"; "position" of the word in the sentence; "subword", whether '
-    "the subword is the complete word, or its beginning, middle or end. (): "
-    "none.",
+    "the subword is a complete word, or the beginning, middle or end of one. "
+    "(): none.",
   )
   join: Literal["concatenate", "sum"] = option(
     "concatenate",
-    'Combination with the token embedding: "concatenate", in its last '
-    'dimensions, so that the width stays the same; "sum", with embeddings '
-    "of the full width.",
+    'How factors are combined with the token embedding: "concatenate", as its '
+    'last dimensions, so that the width stays the same; "sum", added to it as '
+    "embeddings of full width.",
   )
   scale: bool = option(
     True,
-    "Whether factor embeddings are multiplied by √D, as token embeddings "
-    "of the Transformer are; those of the recurrent model are not.",
+    "Whether factor embeddings are multiplied by √D, as token embeddings are "
+    "in the Transformer, but not in the recurrent model.",
   )
 
   modifier: ClassVar[type[Modifier]] = _Factors

@@ -33,21 +33,22 @@ class Gaussian(OnHeads):
 
   sigma: Positive = option(
     1.0,
-    "Standard deviation σ in the unit of the distance; the papers' "
-    '"variance" is its square.',
+    'Standard deviation σ in units of the distance; the papers\' "variance" is '
+    "its square.",
   )
   normalise: Literal["pdf", "peak1"] = option(
     "pdf",
-    'Constant c of the Gaussian: "pdf", 1 / σ√2π, as published, 0.399 for '
-    'σ = 1, which also shrinks all scores; "peak1", 1.',
+    'Constant c of the Gaussian: "pdf", 1 / (σ√2π), as published (0.399 for σ '
+    '= 1), which also shrinks all scores; "peak1", 1.',
   )
   apply: Literal["multiply", "add", "add_log"] = option(
     "multiply",
     'Effect of the weight on a score. "multiply": score · weight, as '
     "published; a small weight pulls a negative score *up* toward 0, so that "
     'heads must learn positive scores for what they attend to. "add": score + '
-    'weight. "add_log" (ours, after Yang et al. 2018): score + ln weight '
-    "scales the probabilities; c cancels and weight 0 hides.",
+    'weight. "add_log" (ours, after Yang et al. 2018): score + ln weight, '
+    "which scales the probabilities; c cancels out, and a weight of 0 hides "
+    "the key.",
   )
 
   @property

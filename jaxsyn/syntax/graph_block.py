@@ -182,10 +182,10 @@ class GraphBlock(ModifierSpec):
   depth: CountOrOff = option(1, "Number L of convolution layers; 0: none.")
   at: Literal["before", "after", "beside"] = option(
     "before",
-    'Place of the convolutions: "before", on the embeddings, before '
-    'positions; "after", on the encoder\'s output, as in Bastings et al.; '
-    '"beside", parallel to the attention of chosen Transformer layers, '
-    "added to the same sum.",
+    'Place of the convolutions: "before", on the embeddings, before positions '
+    'are added; "after", on the encoder\'s output, as in Bastings et al.; '
+    '"beside", in parallel with the attention of selected Transformer layers, '
+    "added to the same residual sum.",
   )
   layers: HeadChoice = option(
     None,

@@ -25,8 +25,8 @@ class OnHeads(ModifierSpec):
 
   layers: HeadChoice = option(
     (0,),
-    "Layers of the stack with this modifier, from 0; None: all, or the "
-    "`lowest` ones.",
+    "Layers with this modifier, from 0; None: all layers, or only the lowest "
+    "ones if `lowest` is set.",
   )
   heads: HeadChoice = option(
     (0,),
@@ -35,8 +35,8 @@ class OnHeads(ModifierSpec):
   )
   lowest: CountOrOff = option(
     0,
-    "If `layers` is None: number of layers with this modifier, from the "
-    "lowest, at most all; 0: all layers.",
+    "If `layers` is None: number of layers with this modifier, counted from "
+    "the lowest (larger numbers mean all layers); 0: all layers.",
   )
 
   disabled_options: ClassVar[Mapping[str, Any]] = {"heads": ()}

@@ -50,15 +50,15 @@ class LabelEmbedding(LastDimensions):
 
   size: CountOrOff = option(
     10,
-    "Number of last dimensions of the embedding that hold the label's "
-    "embedding; 10 in the authors' code, not stated in the paper. 0: "
+    "Size of the label embedding, which replaces the last dimensions of the "
+    "token embedding; 10 in the authors' code, not stated in the paper. 0: "
     "none.",
   )
   scale_label: bool = option(
     False,
     "Whether label embeddings are multiplied by √D, as token embeddings are. "
-    "In the authors' code they are not scaled, and their initial values are "
-    "smaller by a factor of √D. True: our variant.",
+    "In the authors' code, label embeddings are not scaled, so their initial "
+    "values are smaller by a factor of √D. True: our variant.",
   )
 
   modifier: ClassVar[type[Modifier]] = _LabelEmbedding

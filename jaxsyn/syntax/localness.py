@@ -124,8 +124,8 @@ class Localness(OnAllHeads):
 
   lowest: CountOrOff = option(
     3,
-    "Number of lowest layers with this modifier, if `layers` is None; the "
-    "lowest three are best in the paper. 0: all layers.",
+    "If `layers` is None: number of layers with this modifier, counted from "
+    "the lowest; three are best in the paper. 0: all layers.",
   )
   window: Literal["fixed", "layer", "query"] = option(
     "query",

@@ -188,16 +188,16 @@ class NeighbourHeads(OnHeads):
   )
   context: Annotated[int, Range(0, FAR - 1)] = option(
     1,
-    "Number of neighbors on each side of a word in the sentence whose visible "
-    'words it sees too, with relation="hops". 0: none.',
+    "A word also sees the words that are visible to this many neighbors on "
+    'each side in the sentence, with relation="hops". 0: none.',
     unit="words",
   )
   eos: bool = option(
     True,
-    "Whether EOS and other subwords that belong to no word are visible to "
-    'all words and see the complete sentence, with relation="hops", as '
-    "[CLS] and [SEP] do in the authors' code. Otherwise they see only "
-    "themselves, and no word sees them.",
+    "Whether EOS and other subwords that belong to no word are visible to all "
+    'words and see the complete sentence, with relation="hops", like [CLS] '
+    "and [SEP] in the authors' code. Otherwise, they see only themselves, and "
+    "no word sees them.",
   )
   gate: Literal["none", "input", "query"] = option(
     "none",

@@ -85,14 +85,14 @@ class ParentScaled(Gaussian):
     "gaussian",
     'Weight of a subword: "gaussian", around the parent\'s middle; '
     '"parent_only" (Table 7b), 1 on the middle subword(s) of the parent and 0 '
-    'elsewhere, which with apply="multiply" makes scores 0 and hides nothing. '
-    "The latter has no σ.",
+    'elsewhere, without σ. With apply="multiply", a weight of 0 makes the '
+    "score 0 but does not hide the subword.",
   )
   ignore: Probability = option(
     0.0,
     "Probability of ignoring a subword's parent in training, sampled for each "
-    'layer, head and querying subword. The paper says "each row" of the '
-    "matrix, not whether heads or layers share the sample.",
+    'layer, head and query subword. The paper says "each row" of the matrix, '
+    "but not whether heads or layers share the sample.",
   )
 
   modifier: ClassVar[type[Modifier]] = _ParentScaled

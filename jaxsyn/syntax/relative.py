@@ -242,8 +242,8 @@ class Relative(Labelled):
 
   clip: Count = option(
     16,
-    "Maximum distance k in the sentence; larger ones are clipped to it. "
-    "Omote et al. 2019 use 2.",
+    "Maximum distance k in the sentence; larger distances are clipped. Omote "
+    "et al. 2019 use 2.",
     unit="subwords",
   )
 

@@ -155,8 +155,9 @@ class SourceDependency(LastDimensions):
 
   size: CountOrOff = option(
     48,
-    "Number of last dimensions of the embedding that hold V, the vector "
-    "of a word's tree neighbors; 260 of 620 in the paper. 0: none.",
+    "Size of V, the vector of a word's tree neighbors, which replaces the "
+    "last dimensions of the embedding; 260 of 620 dimensions in the paper. 0: "
+    "none.",
   )
 
   modifier: ClassVar[type[Modifier]] = _SourceDependency

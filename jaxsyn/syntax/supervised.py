@@ -78,10 +78,10 @@ class Supervised(OnHeads):
 
   gold: Literal["off", "training", "always"] = option(
     "off",
-    "Use of the parents in the data (see config.data.tree) instead of "
-    'predicted ones: "off"; "training", in training, where the scores are '
-    'still trained; "always", in evaluation too, an oracle that needs a '
-    "parser for translation.",
+    "When to attend to the parents in the data (see config.data.tree) instead "
+    'of the predicted parents: "off", never; "training", only in training, in '
+    'which the scores are still trained; "always", in evaluation too (an '
+    "oracle, which needs a parser for translation).",
   )
 
   @property

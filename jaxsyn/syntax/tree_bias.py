@@ -157,7 +157,7 @@ class TreeBias(PairBias):
     "distance",
     'Kind φ of a pair of words: "distance", the number of edges between them, '
     'as published; "steps", the numbers of edges up to their lowest common '
-    "ancestor and down from it, each clipped, which distinguishes parent, "
+    "ancestor and down from it, both clipped, which distinguish parent, "
     "child, sibling and ancestor (a factor in Kim et al. 2020, not checked "
     "against the paper).",
   )

@@ -166,21 +166,21 @@ class TreePosition(ModifierSpec):
   )
   branches: Count = option(
     4,
-    "Number of a word's first children that have codes of their own, with "
-    'kind="path".',
+    'Number of distinct child indices, with kind="path"; all later children '
+    "share the last index.",
   )
   levels: Count = option(
     4,
-    "Number of branches that are encoded, from the word upwards, with "
-    'kind="path". There are D / (branches · levels) copies, each with its '
-    "own decay; remaining dimensions are 0.",
+    "Number of edges that are encoded, from the word up toward the root, with "
+    'kind="path". There are D / (branches · levels) copies, each with its own '
+    "decay; the remaining dimensions are 0.",
     unit="edges",
   )
   eigenvectors: Count = option(
     8,
-    "Number of eigenvectors, those of the smallest eigenvalues above 0, "
-    f'at most {EIGENVECTORS}, with kind="laplacian". If a small '
-    "tree has fewer, the missing vectors are 0.",
+    'With kind="laplacian": number of eigenvectors with the smallest '
+    f"eigenvalues above 0; at most {EIGENVECTORS}. If a small tree has fewer, "
+    "the missing vectors are 0.",
   )
   flip: bool = option(
     True,

@@ -95,10 +95,10 @@ class TreeRotary(OnAllHeads):
     Literal["line", "depth", "parent"], Literal["line", "depth", "parent"]
   ] = option(
     ("line", "depth"),
-    "Two kinds of positions, one that rotates the first, third, ... pair of "
-    'channels, and one for the other pairs: "line", the position in '
+    "Two kinds of positions: the first one rotates channel pairs 1, 3, 5, "
+    '..., and the second one the other pairs. Kinds: "line", the position in '
     'subwords; "depth", the number of edges below the root plus 1 (0 for '
-    'EOS); "parent", the middle of the parent in subwords.',
+    'EOS); "parent", the middle subword position of the parent.',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreeRotary

@@ -101,15 +101,15 @@ class TreeScaled(Gaussian):
   heads: HeadChoice = with_default(OnHeads, "heads", None)
   lowest: CountOrOff = option(
     3,
-    "Number of lowest layers with this modifier, if `layers` is None; "
-    "three are best in the paper. 0: all layers.",
+    "If `layers` is None: number of layers with this modifier, counted from "
+    "the lowest; three are best in the paper. 0: all layers.",
   )
   random_sparse: Probability = option(
     0.0,
     "Probability q of dropping a pair in training (RS-Sparse). Each layer "
     "samples independently, and its heads share the sample, as in the "
-    'authors\' code. The paper says "each element of D^s", one for all layers, '
-    "but not whether layers share the sample.",
+    'authors\' code. The paper applies this to "each element of D^s", a matrix '
+    "that all layers share, but does not say whether they share the sample.",
   )
   random_distance: CountOrOff = option(
     0,
@@ -128,9 +128,9 @@ class TreeScaled(Gaussian):
   )
   fill: Literal["far", "one", "mask"] = option(
     "far",
-    'Treatment of dropped pairs: "far", weight 0, with which apply="multiply" '
-    'makes the score 0, as in the authors\' code; "one", unchanged score; '
-    '"mask", hidden (a subword still sees itself).',
+    'Treatment of dropped pairs: "far", a weight of 0, as in the authors\' '
+    'code (with apply="multiply", the score becomes 0); "one", the score is '
+    'unchanged; "mask", the pair is hidden (a subword still sees itself).',
   )
 
   modifier: ClassVar[type[Modifier]] = _TreeScaled

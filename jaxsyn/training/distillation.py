@@ -54,13 +54,14 @@ class TeacherLoss(Loss):
 
   teacher: str = option(
     "",
-    "Run directory of the teacher, a run on the same prepared data and, "
-    "if it reads trees, the same trees. Only training reads it.",
+    "Run directory of the teacher, which must have been trained on the same "
+    "prepared data and, if it reads trees, with the same trees. It is needed "
+    "only in training.",
   )
   checkpoint: str = option(
     "",
-    'Checkpoint of the teacher: "best", "last" or a step; empty: the one '
-    "that it translates with.",
+    'Checkpoint of the teacher: "best", "last" or a step; empty: the one that '
+    "is used for translation.",
   )
 
   sides: ClassVar[tuple[str, ...]] = ("source",)
@@ -118,8 +119,8 @@ class Distillation(LayerLoss, TeacherLoss):
   )
   heads: tuple[int, ...] = option(
     (0, 1),
-    "Attention heads of this model's layer, from 0; each one imitates the "
-    "head at the same place in `teacher_heads`.",
+    "Attention heads of this model's layer, from 0; each head imitates the "
+    "one at the same index in `teacher_heads`.",
   )
 
   stack: ClassVar[str] = "encoder"

@@ -45,13 +45,13 @@ class GuidedAlignment(LayerLoss):
   weight: Amount = with_default(Loss, "weight", 0.05)
   layer: Layer = option(
     -2,
-    "Decoder layer whose cross-attention is guided, from 0, or from the "
-    "end if negative. In a decoder of one layer, -2 is that layer.",
+    "Decoder layer whose cross-attention is trained, from 0, or from the end "
+    "if negative. If the decoder has only one layer, -2 selects this layer.",
   )
   head: Annotated[int, Range(0, 2**20, also=MEAN)] = option(
     0,
-    "Cross-attention head that is guided, from 0; -1: the mean of all "
-    "heads. The windows of a recurrent decoder are its heads.",
+    "Cross-attention head that is trained, from 0; -1: the mean of all heads. "
+    "In a recurrent decoder, each window counts as a head.",
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("links",)

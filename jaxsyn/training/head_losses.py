@@ -63,7 +63,7 @@ class _Heads(Loss):
   """
 
   weight: Amount = option(
-    0.5, "Weight λ_dep of the parsing loss's mean in the training objective."
+    0.5, "Weight λ_dep of the mean parsing loss in the training objective."
   )
 
   stack: ClassVar[str]
@@ -128,7 +128,8 @@ class TargetHeads(_Heads):
     False,
     "Whether the loss is computed in a second decoder pass in which every "
     "position sees all others, so that no parent is hidden (an option of "
-    "Deguchi et al.). Translation sees only the past in any case.",
+    "Deguchi et al.). In translation, the decoder sees only previous "
+    "positions in any case.",
   )
 
   required_features: ClassVar[tuple[str, ...]] = ("target_head",)
@@ -154,14 +155,14 @@ class Synchronisation(LayerLoss):
 
   weight: Amount = option(
     0.5,
-    "Weight λ_sync of the loss's mean in the training objective: 0.5 for "
-    "WMT14 En-De, 0.1 for En-Ro and 10 for Ja-En in the paper.",
+    "Weight λ_sync of the mean loss in the training objective: 0.5 for WMT14 "
+    "En-De, 0.1 for En-Ro and 10 for Ja-En in the paper.",
   )
   layer: Layer = option(
     -2,
     "Decoder layer whose cross-attention maps the source parse, from 0, or "
-    "from the end if negative. The paper uses the last but one (-2). In a "
-    "decoder of one layer, -2 is that layer.",
+    "from the end if negative. The paper uses the last but one (-2). If the "
+    "decoder has only one layer, -2 selects this layer.",
   )
   normalise: Literal["softmax", "renorm", "log"] = option(
     "softmax",
@@ -172,8 +173,8 @@ class Synchronisation(LayerLoss):
   )
   temperature: Positive = option(
     1.0,
-    "Softmax temperature of the mapped parse; below 1 it is sharper. Not "
-    'used with normalise="renorm".',
+    "Softmax temperature of the mapped parse; values below 1 make it sharper. "
+    'Not used with normalise="renorm".',
   )
   alignment: Literal["output", "input"] = option(
     "output",

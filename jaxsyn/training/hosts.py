@@ -67,7 +67,7 @@ def define_flags(values: flags.FlagValues = flags.FLAGS) -> None:
   integer(
     "heartbeat",
     10,
-    "Seconds of silence after which a process counts as lost.",
+    "Seconds without a response after which a process is considered dead.",
     1,
   )
 

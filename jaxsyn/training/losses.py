@@ -77,8 +77,8 @@ class NegativeLogLikelihood(Loss):
 
   smoothing: Rate = option(
     0.1,
-    "Label smoothing ε: the share of the target distribution that is "
-    "spread over all subwords; 0: none.",
+    "Label smoothing ε: the probability mass that is spread evenly over all "
+    "subwords; 0: none.",
   )
 
   by_position: ClassVar[bool] = True

@@ -56,7 +56,7 @@ class Loss(Choice):
   """
 
   weight: Amount = option(
-    1.0, "Weight of the loss's mean in the training objective."
+    1.0, "Weight of the mean loss in the training objective."
   )
 
   required_features: ClassVar[tuple[str, ...]] = ()

@@ -37,7 +37,9 @@ class Adam(OptimizerSpec):
   beta1: Rate = option(0.9, "Decay of the running mean of gradients.")
   beta2: Rate = option(0.98, "Decay of the running mean of squared gradients.")
   epsilon: Epsilon = option(
-    1e-9, "Constant that is added to the root of the mean squared gradient."
+    1e-9,
+    "Constant that is added to the square root of the running mean of "
+    "squared gradients.",
   )
 
   def make(self) -> optax.GradientTransformation:
@@ -99,26 +101,27 @@ class Optimiser:
   name: OptimizerSpec = choice(
     OPTIMIZERS,
     "adam",
-    'Optimizer: "adam", "adadelta", or "muon" for the matrices of layers.',
+    'Optimizer: "adam", "adadelta", or "muon" (for the weight matrices of '
+    "layers; Adam for the rest).",
     common=True,
   )
   learning_rate: Positive = option(
     4e-3,
     'Peak learning rate, or the factor of a schedule such as "noam". Good '
-    "values depend on the optimizer: Transformer-Tiny trains with adam at "
-    "4e-3 after 1,000 updates of warm-up, with muon at 1e-2 after 100; "
-    'adadelta as published uses 1.0 with schedule "constant".',
+    "values depend on the optimizer: for Transformer-Tiny, 4e-3 with adam "
+    "(1,000 updates of warm-up) or 1e-2 with muon (100 updates of warm-up); "
+    'for adadelta as published, 1.0 with schedule "constant".',
     common=True,
   )
   schedule: Schedule = choice(
     SCHEDULES,
     "inverse_sqrt",
-    "Schedule of the learning rate over the updates.",
+    "Learning-rate schedule.",
   )
   weight_decay: Amount = option(
     0.0,
-    "Decoupled weight decay (AdamW) of all parameters, including norms "
-    "and biases; 0: off.",
+    "Decoupled weight decay (AdamW) for all parameters, including norms and "
+    "biases; 0: off.",
   )
   clip: Amount = option(
     0.0, "Maximum global norm of the gradient; 0: no clipping."
@@ -126,9 +129,10 @@ class Optimiser:
   accumulate: Count = option(
     1,
     "Number of batches per parameter update (gradient accumulation). The "
-    "update is exactly that of one batch with all their rows, even for losses "
-    "that count things besides subwords. A system with n losses then needs n "
-    "backward passes per batch, and memory for n more gradients.",
+    "update is exactly the same as for one batch with all of their rows, even "
+    "for losses that are not averaged over subwords. A system with n losses "
+    "then needs n backward passes per batch, and memory for n additional "
+    "gradients.",
     unit="batches",
     common=True,
   )

@@ -28,14 +28,14 @@ class Mesh:
 
   fsdp: Axis = option(
     1,
-    "Number of devices that rows and parameters are split over; -1: all "
-    "remaining ones.",
+    "Number of devices that batch rows and parameters are split over; -1: all "
+    "remaining devices.",
   )
   tensor: Axis = option(
     1,
     "Number of devices that attention heads, feed-forward units and the "
     "vocabulary are split over; it must divide the numbers of heads and of "
-    "units. -1: all remaining ones.",
+    "units. -1: all remaining devices.",
   )
 
 
@@ -59,8 +59,8 @@ class Writers:
   )
   pictures: CountOrOff = option(
     0,
-    "Number of validation sentences whose attention is drawn at each "
-    "validation, which takes tenths of a second each.",
+    "Number of validation sentences whose attention is plotted at each "
+    "validation; each plot takes a few tenths of a second.",
     unit="sentences",
   )
 
@@ -79,12 +79,15 @@ class Start:
     str,
     TextPattern(r"|best|last|\d{1,10}", '"best", "last", a step, or nothing'),
   ] = option(
-    "", "Checkpoint of that run; empty: the one that it translates with."
+    "",
+    "Checkpoint of the run in `run`; empty: the one that is used for "
+    "translation.",
   )
   unknown: Literal["drawn", "mean"] = option(
     "drawn",
-    "Initial embeddings of subwords and relations that the other run lacks: "
-    '"drawn" at random, or the "mean" of the others.',
+    "Initial embeddings of subwords and relations that the other run does not "
+    'have: "drawn" at random, or the "mean" of all embeddings of the other '
+    "run.",
   )
 
 
@@ -147,8 +150,8 @@ class Train:
   )
   tokenizer: str = option(
     "",
-    'Tokenizer of sacreBLEU for validation BLEU and RIBES: "13a", "zh", '
-    '"ja-mecab", "char", ...; empty: the one that fits data.target_language '
+    'sacreBLEU tokenizer for validation BLEU and RIBES: "13a", "zh", '
+    '"ja-mecab", "char", ...; empty: chosen according to data.target_language '
     "(jaxsyn.scoring.tokenizers).",
   )
   validation_beam: Annotated[int, Range(1, 1000)] = option(
@@ -175,9 +178,9 @@ class Train:
   )
   logits: Annotated[int, Range(1, 2**40)] = option(
     2**28,
-    "Maximum number of logits computed at once on a device. In larger "
-    "batches, losses that are sums over target positions process some "
-    "positions at a time.",
+    "Maximum number of logits computed at once on a device. For larger "
+    "batches, losses that are sums over target positions are computed for "
+    "some of the positions at a time.",
     unit="logits",
     resume=True,
   )
@@ -187,18 +190,18 @@ class Train:
   mesh: Mesh = section(Mesh, resume=True)
   remat: Literal["none", "attention", "layer"] = option(
     "none",
-    "Activations of a Transformer that are recomputed in the backward pass: "
-    '"attention" (all between its projections), "layer" (each complete '
-    'layer) or "none". It saves memory and changes no result; docs/speed.md '
-    "has the cost.",
+    "Transformer activations that are recomputed in the backward pass: "
+    '"attention" (all activations between the attention projections), "layer" '
+    '(each complete layer) or "none". Recomputation saves memory and does not '
+    "change results; see docs/speed.md for its cost.",
     resume=True,
   )
   start: Start = section(Start)
   freeze: tuple[str, ...] = option(
     (),
-    "Patterns of the names of frozen parameters, in which * stands for any "
-    "text: ('encoder_*', '*table/*'). Frozen parameters get no update, "
-    "weight decay or averaging, and no optimizer state.",
+    "Name patterns of the parameters to freeze, in which * matches any text: "
+    "('encoder_*', '*table/*'). Frozen parameters are not updated, decayed or "
+    "averaged, and have no optimizer state.",
   )
   profile: Annotated[
     str,

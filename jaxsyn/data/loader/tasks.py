@@ -137,21 +137,21 @@ class AuxiliaryTask:
   task: AuxiliaryTaskSpec = choice(
     TASKS,
     "none",
-    'Additional task for each training pair: "parse", translate the source to '
-    "its linearized tree, with tags around every source that name the task; "
-    '"source", translate the linearized source tree to the same target, '
-    'without tags; "none".',
+    'Additional task for each training pair: "parse", generate the linearized '
+    "tree of the source, with tags around every source that select the task; "
+    '"source", translate the linearized source tree into the same target, '
+    'without tags; "none", no additional task.',
   )
   brackets: Brackets = option(
     "dependency",
-    'Trees of the auxiliary task: "dependency", or "constituency" as '
-    "published, which needs config.prepare.parse.source_brackets.",
+    'Type of trees in the auxiliary task: "dependency"; or "constituency", as '
+    "in the papers, which needs config.prepare.parse.source_brackets.",
   )
   weight: Amount = option(
     1.0,
-    "Loss weight of auxiliary-task examples (translation: 1). It scales the "
-    "loss sum, not the count: with 0.3, the gradient of a batch that contains "
-    "only such examples is 0.3 times as large.",
+    "Loss weight of auxiliary-task examples; translation examples have weight "
+    "1. It scales the loss sum, not the count: with 0.3, the gradient of a "
+    "batch that contains only such examples is 0.3 times as large.",
   )
 
 

@@ -73,8 +73,9 @@ class Sampled(Parsed):
 
   rate: Annotated[float, Range(0, 1)] = option(
     0.1,
-    "Probability that a word's parent is replaced in an epoch, by any other word "
-    "that keeps the sentence a tree; its relation is kept.",
+    "Probability that a word's parent is replaced in an epoch. The new parent "
+    "is a random word such that the result is still a tree; the relation is "
+    "kept.",
   )
 
 
@@ -115,9 +116,9 @@ class WrongParents(TreeControl):
 
   rate: Annotated[float, Range(0, 1)] = option(
     0.3,
-    "Share of each sentence's words whose parent is replaced by a wrong one, "
-    "rounded at random to whole words. The sentence stays a tree with its "
-    "number of roots; relations are kept.",
+    "Fraction of the words in each sentence whose parent is replaced by a "
+    "wrong one, randomly rounded to a whole number of words. The result is "
+    "still a tree with the same number of roots; relations are kept.",
   )
 
   def heads(

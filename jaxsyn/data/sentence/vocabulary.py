@@ -48,15 +48,15 @@ class Subwords:
   type: Literal["bpe", "unigram", "word", "char"] = option(
     "bpe",
     'Type of the SentencePiece model. "word" keeps the `size` most frequent '
-    "space-separated strings; use tokenized files (Moses with -no-escape, "
-    "KyTea), so that words do not include punctuation. Translations are "
-    'then tokenized too, and all other words are unknown ("⁇" in '
-    "translations).",
+    'space-separated strings, and treats all other words as unknown ("⁇" in '
+    "translations). Use tokenized files (Moses with -no-escape, KyTea), so "
+    "that words do not include punctuation; translations are then tokenized "
+    "too.",
   )
   joint: bool = option(True, "Whether both sides share one vocabulary.")
   character_coverage: Annotated[float, Range(0.98, 1)] = option(
     1.0,
-    "Share of characters that the vocabulary covers; 0.9995 for Chinese or "
+    "Fraction of characters that the vocabulary covers; 0.9995 for Chinese or "
     'Japanese. Not used by "word".',
   )
   normalisation: Literal[
@@ -64,8 +64,8 @@ class Subwords:
   ] = option("nmt_nfkc", "Name of SentencePiece's normalization rule.")
   like: str = option(
     "",
-    "Dataset directory whose vocabulary is reused, for corpora that are "
-    "trained on together (config.data.mixture). The options above except "
+    "Dataset directory whose vocabulary is reused, for training on several "
+    "corpora (config.data.mixture). All other options of this section except "
     "`joint` then have no effect.",
   )
 

@@ -84,14 +84,15 @@ class Flexible(WindowSpec):
 
   sigma: Positive = option(
     1.5,
-    "Standard deviation σ of the Gaussian penalty around the predicted "
-    "position.",
+    "Standard deviation σ of the Gaussian penalty around the position "
+    "attended to in the previous step.",
     unit="subwords",
   )
   span: Amount = option(
     0.0,
-    "Vision span τ: in evaluation, positions with a larger penalty are "
-    "hidden, except for the nearest one. 0: off.",
+    "Vision span τ: in evaluation, positions whose penalty exceeds τ are "
+    "hidden, except for the position nearest to the center of the Gaussian. "
+    "0: off.",
   )
 
   window: ClassVar[type[Window]] = _Flexible

@@ -63,13 +63,13 @@ class Local(WindowSpec):
   reach: CountOrOff = option(
     10,
     "Number D of subwords that are visible on each side of the predicted "
-    "position; 10 in both papers.",
+    "position; 10 in Luong et al. 2015 and Chen et al. 2018.",
     unit="subwords",
   )
   sigma: Positive = option(
     5.0,
-    "Standard deviation σ of the Gaussian around the predicted position; "
-    "D / 2 in both papers.",
+    "Standard deviation σ of the Gaussian around the predicted position; D / "
+    "2 in Luong et al. 2015 and Chen et al. 2018.",
     unit="subwords",
   )
 

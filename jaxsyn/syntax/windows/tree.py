@@ -105,8 +105,8 @@ class SyntaxDirected(WindowSpec):
 
   edges: CountOrOff = option(
     4,
-    "Maximum tree distance n of visible words from the word at the "
-    "predicted position; 4 in the paper.",
+    "Maximum distance n in the tree at which words are visible from the word "
+    "at the predicted position; 4 in the paper.",
     unit="edges",
   )
   sigma: Positive = option(
@@ -119,16 +119,16 @@ class SyntaxDirected(WindowSpec):
     "interp",
     'Tree distances M[p] from the predicted position p. "interp" (our '
     "variant): interpolated between M[⌊p⌋] and M[⌈p⌉], so that p gets a "
-    "gradient; for integer p, it equals the paper's. The nearer of the two "
-    'determines which words are visible. "hard": M[⌊p⌋], as in the paper. '
-    '"expected" (our variant): Σ_k α_k M[k] with the global weights α, '
-    "without a predicted position.",
+    "gradient; for integer p, the result is the same as in the paper. The "
+    'nearer of the two rows determines which words are visible. "hard": '
+    'M[⌊p⌋], as in the paper. "expected" (our variant): Σ_k α_k M[k] with the '
+    "global weights α, without a predicted position.",
   )
   apply: Literal["multiply", "add_log"] = option(
     "multiply",
-    'Effect of the Gaussian on scores. "multiply": product, as published; '
-    'scores may be negative, and a small factor pulls those *up*. "add_log" '
-    "(our variant): adds -M² / (2σ²), which scales the probabilities.",
+    'Effect of the Gaussian on scores. "multiply": product, as published; a '
+    'small factor pulls negative scores *up* toward 0. "add_log" (our '
+    "variant): adds -M² / (2σ²), which scales the probabilities.",
   )
 
   window: ClassVar[type[Window]] = _SyntaxDirected

@@ -121,8 +121,8 @@ class SpacySpec(ParserSpec):
 
   model: str = option(
     "",
-    "spaCy pipeline: the name of an installed one, such as "
-    '"en_core_web_sm", or its directory.',
+    "spaCy pipeline: the name of an installed pipeline, such as "
+    '"en_core_web_sm", or the directory of a pipeline.',
   )
 
   def resolve(

@@ -114,7 +114,7 @@ class StanzaSpec(ParserSpec):
   )
   folder: str = option(
     "",
-    "Directory of Stanza's models; empty: Stanza's own "
+    "Directory of Stanza's models; empty: Stanza's default directory "
     "($STANZA_RESOURCES_DIR).",
   )
 
