@@ -58,7 +58,7 @@ def called_different(
 
 
 def _test_set(random, sentences: int, planted: float):
-  """Returns a random reference and two translations of it, made of numbers."""
+  """Returns a random reference and two translations, all made of numbers."""
   reference, one, other = [], [], []
   for _ in range(sentences):
     words = (500 * random.random(random.integers(5, 31)) ** 2).astype(int)

@@ -4,7 +4,7 @@
     --trees train.en.conllu.gz [--lines 10000]
 
 `build` is the processor time of all processes for one more pair in
-`preprocess.build`: the difference of preparing all lines and half of them.
+`preprocess.build`: the difference between preparing all and half the lines.
 `vocabulary` is the same for training the vocabulary, which is part of `build`.
 """
 

@@ -61,7 +61,7 @@ class Load:
 
     Args:
       clients: Number of simultaneous clients.
-      pid: Process id of the server, to measure its memory; 0: none.
+      pid: Process id of the server, to measure its memory; 0: not measured.
     """
     tasks = [self._translate(seed) for seed in range(clients)]
     tasks.append(self._check_health())

@@ -20,7 +20,7 @@ def get_config() -> ml_collections.ConfigDict:
 
 
 def data_set(name: str, source: str, target: str) -> ml_collections.ConfigDict:
-  """Returns the default config for the dataset data/NAME and its languages."""
+  """Returns the default config for a dataset directory and a language pair."""
   config = get_config()
   config.data.update(name=name, directory=f"data/{name}")
   config.data.update(source_language=source, target_language=target)

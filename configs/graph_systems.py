@@ -1,4 +1,4 @@
-"""Transformer systems that use the tree as a graph, and their controls.
+"""Transformers that read dependency trees as graphs, and random-tree controls.
 
 Biases, masks and rotations for graphs and dependency trees, and the
 corresponding methods for positions in the sentence. Part of the table in
@@ -13,17 +13,17 @@ from jaxsyn.syntax import MODIFIERS
 
 
 def linear_bias(config: ConfigDict) -> None:
-  """Learned bias for distances in the sentence: Raffel et al. 2020 (T5).
+  """Learned attention bias per token distance: Raffel et al. 2020 (T5).
 
   Encoder and decoder, shared by their layers. Sinusoidal positions are kept; T5
-  has none: --config.model.transformer.positions=False.
+  omits them: --config.model.transformer.positions=False.
   """
   for place in (config.parts.encoder, config.parts.decoder):
     place.linear_bias = MODIFIERS.section("linear_bias")
 
 
 def tree_bias(config: ConfigDict) -> None:
-  """Learned score bias for tree distances: Ying et al. 2021 (Graphormer).
+  """Learned attention bias per tree distance: Ying et al. 2021 (Graphormer).
 
   All layers and heads of the encoder, one bias for all layers.
   """
@@ -31,26 +31,26 @@ def tree_bias(config: ConfigDict) -> None:
 
 
 def tree_bias_edges(config: ConfigDict) -> None:
-  """`tree_bias` with Graphormer's edge encoding: relations along the path."""
+  """`tree_bias` plus Graphormer's bias per dependency relation on the path."""
   tree_bias(config)
   config.parts.encoder.tree_bias.edges = True
 
 
 def tree_bias_steps(config: ConfigDict) -> None:
-  """Learned score bias for edges up and down the tree path; our own variant."""
+  """Attention bias per number of tree edges up and down; our own variant."""
   config.parts.encoder.tree_bias = MODIFIERS.section(
     "tree_bias", kind="steps", clip=4
   )
 
 
 def tree_bias_steps_edges(config: ConfigDict) -> None:
-  """`tree_bias_steps` with biases for relations on paths; our own variant."""
+  """`tree_bias_steps` plus a bias per relation on the path; our own variant."""
   tree_bias_steps(config)
   config.parts.encoder.tree_bias.edges = True
 
 
 def tree_bias_random_tree(config: ConfigDict) -> None:
-  """Control: `tree_bias` with a random tree of the same size."""
+  """Control: `tree_bias` with random trees over the same words."""
   tree_bias(config)
   config.data.tree = "random"
 
@@ -85,13 +85,13 @@ def neighbour_heads(config: ConfigDict) -> None:
 
 
 def neighbour_heads_random_tree(config: ConfigDict) -> None:
-  """Control: `neighbour_heads` with a random tree of the same size."""
+  """Control: `neighbour_heads` with random trees over the same words."""
   neighbour_heads(config)
   config.data.tree = "random"
 
 
 def neighbour_heads_gated(config: ConfigDict) -> None:
-  """All heads mix tree-local attention with full attention: Li et al. 2021.
+  """Gated mix of tree-local and full attention in all heads: Li et al. 2021.
 
   There is one gate per position and layer, shared by all heads.
   """
@@ -103,7 +103,7 @@ def neighbour_heads_gated(config: ConfigDict) -> None:
 def neighbour_heads_near(config: ConfigDict) -> None:
   """Two attention heads that see words within two tree edges; our own variant.
 
-  Neither the neighbors of these words in the sentence nor EOS are visible.
+  Neither these words' neighbors in the sentence nor EOS are visible.
   """
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False
@@ -111,13 +111,13 @@ def neighbour_heads_near(config: ConfigDict) -> None:
 
 
 def neighbour_heads_near_random_tree(config: ConfigDict) -> None:
-  """Control: `neighbour_heads_near` with a random tree of the same size."""
+  """Control: `neighbour_heads_near` with random trees over the same words."""
   neighbour_heads_near(config)
   config.data.tree = "random"
 
 
 def neighbour_heads_near_gated(config: ConfigDict) -> None:
-  """`neighbour_heads_near` in all heads, gated by queries; our own variant."""
+  """Gated mix of `neighbour_heads_near` and full attention; our own variant."""
   config.parts.encoder.neighbour_heads = MODIFIERS.section(
     "neighbour_heads", hops=2, context=0, eos=False, heads=None, gate="query"
   )
@@ -126,7 +126,7 @@ def neighbour_heads_near_gated(config: ConfigDict) -> None:
 def dasa(config: ConfigDict) -> None:
   """DASA: attention scores scaled by tree nearness, after Chi et al. 2026.
 
-  Only the abstract was available; the formula is our reading of it.
+  Only the abstract was available; the formula is our interpretation.
   """
   config.parts.encoder.dasa = MODIFIERS.section("dasa")
 
@@ -142,7 +142,7 @@ def rotary(config: ConfigDict) -> None:
 
 
 def tree_rotary(config: ConfigDict) -> None:
-  """Rotary positions, half by tree depth in the encoder; our own variant."""
+  """Rotary embeddings of positions and encoder tree depths; our own variant."""
   rotary(config)
   config.parts.encoder.tree_rotary.by = ("line", "depth")
 
@@ -156,7 +156,7 @@ def graph_block(config: ConfigDict) -> None:
 
 
 def graph_block_random_tree(config: ConfigDict) -> None:
-  """Control: `graph_block` with a random tree of the same size."""
+  """Control: `graph_block` with random trees over the same words."""
   graph_block(config)
   config.data.tree = "random"
 

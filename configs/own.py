@@ -1,4 +1,4 @@
-"""Your own text: two files whose lines are translations of each other.
+"""Config for your own parallel text: two line-aligned files.
 
 Prepare: jaxsyn prepare --config own --raw_dir FOLDER
 Train:   jaxsyn train --config own:pascal --workdir runs/own

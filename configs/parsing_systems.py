@@ -1,4 +1,4 @@
-"""Systems that learn from trees but translate without them.
+"""Systems that use parse trees in training but not in translation.
 
 Part of the table in `configs/systems.py`.
 """
@@ -23,7 +23,7 @@ def multitask(config: ConfigDict) -> None:
 
 
 def distilled(config: ConfigDict) -> None:
-  """Two attention heads distilled from a tree-reading model; our own variant.
+  """Two attention heads that imitate a syntax-aware teacher; our own variant.
 
   --config.losses.distillation.teacher=runs/pascal names that run. Translation
   needs no parser.
@@ -32,7 +32,7 @@ def distilled(config: ConfigDict) -> None:
 
 
 def distilled_words(config: ConfigDict) -> None:
-  """Word-level distillation from a model that reads trees: Kim & Rush 2016.
+  """Word-level distillation from a syntax-aware teacher: Kim & Rush 2016.
 
   The loss is computed for each subword, in addition to that of the reference.
   --config.losses.word_distillation.teacher=runs/pascal names the teacher, which
@@ -77,7 +77,7 @@ def dbsa(config: ConfigDict) -> None:
 
 
 def sync_attention(config: ConfigDict) -> None:
-  """DBSA whose two parses agree across the cross-attention: Deguchi et al. 2021.
+  """DBSA plus a loss that makes the two parses agree: Deguchi et al. 2021.
 
   λ_sync of WMT14 En-De; the paper has 0.1 for En-Ro and 10 for Ja-En.
   """

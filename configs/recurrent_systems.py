@@ -20,12 +20,12 @@ def _gru(config: ConfigDict, window: str, **options) -> None:
 
 
 def gru_global(config: ConfigDict) -> None:
-  """The recurrent baseline: Bahdanau et al. 2015, as in Nematus."""
+  """GRU baseline, global attention: Bahdanau et al. 2015, as in Nematus."""
   _gru(config, "global")
 
 
 def gru_local(config: ConfigDict) -> None:
-  """Fixed attention window around a predicted position: Luong et al. 2015.
+  """Fixed-size attention window at a predicted position: Luong et al. 2015.
 
   The paper calls it "local-p".
   """
@@ -38,7 +38,7 @@ def gru_flexible(config: ConfigDict) -> None:
 
 
 def gru_syntax(config: ConfigDict) -> None:
-  """Attention window in the tree around a predicted word: Chen et al. 2018.
+  """Attention to the tree neighbors of a predicted word: Chen et al. 2018.
 
   The paper calls it SDAtt.
   """
@@ -46,19 +46,19 @@ def gru_syntax(config: ConfigDict) -> None:
 
 
 def gru_double_local(config: ConfigDict) -> None:
-  """Global and local attention, two contexts: Chen et al. 2018, "+LocalAtt"."""
+  """Global plus local attention: Chen et al. 2018, "+LocalAtt"."""
   gru_global(config)
   gru_local(config)
 
 
 def gru_double_flexible(config: ConfigDict) -> None:
-  """Global and flexible attention: Chen et al. 2018, "+FlexibleAtt"."""
+  """Global plus flexible-window attention: Chen et al. 2018, "+FlexibleAtt"."""
   gru_global(config)
   gru_flexible(config)
 
 
 def gru_double_syntax(config: ConfigDict) -> None:
-  """Global and syntax-directed attention: Chen et al. 2018, "+SDAtt"."""
+  """Global plus syntax-directed attention: Chen et al. 2018, "+SDAtt"."""
   gru_global(config)
   gru_syntax(config)
 
@@ -93,6 +93,6 @@ def gru_sdr(config: ConfigDict) -> None:
 
 
 def gru_double_sdr(config: ConfigDict) -> None:
-  """Second attention context from tree neighbors: Chen et al. 2017, model 2."""
+  """Global plus tree-neighbor attention: Chen et al. 2017, model 2."""
   gru_global(config)
   _gru(config, "source_dependency", size=_size(config))

@@ -1,4 +1,4 @@
-"""Table of all systems, with one function for each system.
+"""Registry of all systems (model variants), with one function for each.
 
 A system selects attention modifiers, data and losses, and sets the options that
 differ from the defaults of the modifiers, which are those of their papers. All
@@ -26,7 +26,7 @@ from jaxsyn.training.losses import LOSSES
 
 
 def transformer(config: ConfigDict) -> None:
-  """The Transformer baseline without modifiers: Vaswani et al. 2017."""
+  """Transformer baseline without syntax: Vaswani et al. 2017."""
 
 
 def pascal(config: ConfigDict) -> None:
@@ -44,7 +44,7 @@ def pascal_ignoring(config: ConfigDict) -> None:
 
 
 def pascal_additive(config: ConfigDict) -> None:
-  """PASCAL with log-weights added to attention scores; our own variant."""
+  """PASCAL that adds log weights to attention scores; our own variant."""
   pascal(config)
   config.parts.encoder.parent_scaled.apply = "add_log"
 
@@ -58,7 +58,7 @@ def deps_san(config: ConfigDict) -> None:
 
 
 def deps_san_rs(config: ConfigDict) -> None:
-  """Deps-SAN with RS-Sparse: in training, 10 % of pairs count as 6 edges apart.
+  """Deps-SAN with RS-Sparse: training sets random 10 % of distances to 6.
 
   That a dropped pair counts as k edges apart is our reading of "set to k".
   """
@@ -68,7 +68,7 @@ def deps_san_rs(config: ConfigDict) -> None:
 
 
 def deps_san_wink(config: ConfigDict) -> None:
-  """Deps-SAN with Wink-Sparse: training drops pairs more than 6 edges apart.
+  """Deps-SAN with Wink-Sparse: weight 0 beyond 6 tree edges in training.
 
   With variance 1, float32 shows no effect: weights beyond six edges are at most
   9e-12. A larger sigma or another `fill` has an effect.
@@ -78,7 +78,7 @@ def deps_san_wink(config: ConfigDict) -> None:
 
 
 def deps_san_additive(config: ConfigDict) -> None:
-  """Deps-SAN with log-weights added to attention scores; our own variant."""
+  """Deps-SAN that adds log weights to attention scores; our own variant."""
   deps_san(config)
   config.parts.encoder.tree_scaled.apply = "add_log"
 
@@ -113,12 +113,12 @@ def localness_fixed(config: ConfigDict) -> None:
 
 
 def localness_layer(config: ConfigDict) -> None:
-  """Localness with one predicted window width per sentence, layer and head."""
+  """Gaussian attention bias; one predicted width per sentence, layer, head."""
   _localness(config, window="layer")
 
 
 def localness_query(config: ConfigDict) -> None:
-  """Localness with a window width predicted for each query."""
+  """Gaussian attention bias with a width predicted for each query."""
   _localness(config)
 
 
@@ -182,7 +182,7 @@ def dependency_relative_both(config: ConfigDict) -> None:
 
 
 def given_weighting(config: ConfigDict) -> None:
-  """Attention scores multiplied by a matrix that the caller adds to batches."""
+  """Attention scores multiplied by a user-supplied matrix in the batch."""
   config.parts.encoder.given_weighting = MODIFIERS.section("given_weighting")
 
 
@@ -202,7 +202,7 @@ def pascal_linear_tree(config: ConfigDict) -> None:
 
 
 def pascal_random_tree(config: ConfigDict) -> None:
-  """Control: PASCAL on a random tree of the same size."""
+  """Control: PASCAL with random trees over the same words."""
   pascal(config)
   config.data.tree = "random"
 
@@ -214,7 +214,7 @@ def deps_san_linear_tree(config: ConfigDict) -> None:
 
 
 def deps_san_random_tree(config: ConfigDict) -> None:
-  """Control: Deps-SAN on a random tree of the same size."""
+  """Control: Deps-SAN with random trees over the same words."""
   deps_san(config)
   config.data.tree = "random"
 
@@ -291,7 +291,7 @@ SYSTEMS = {
 
 
 def apply(config: ConfigDict, system: str | None) -> ConfigDict:
-  """Adds a system to a dataset's config, in place; returns the config.
+  """Applies a named system to a dataset's config, in place; returns the config.
 
   Args:
     config: Config of a dataset.

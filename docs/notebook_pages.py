@@ -1,7 +1,7 @@
 """Generates a page for each notebook when the site is built.
 
 Notebooks are stored without outputs. `python docs/notebook_pages.py` executes
-all of them, which takes some minutes, and stores the copies with outputs in
+all notebooks, which takes some minutes, and stores the copies with outputs in
 `docs/executed` for later builds. Without such a copy, a page only has the code.
 """
 

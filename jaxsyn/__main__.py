@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _answer(word: str) -> str:
-  """Returns the output of `jaxsyn` for a first argument that is not a command.
+  """Returns the text that `jaxsyn` prints for --help or --version.
 
   Raises:
     InputError: The argument is not --help or --version either.

@@ -73,7 +73,7 @@ def main(
 
 
 def overrides(values: flags.FlagValues) -> dict[str, Any]:
-  """Returns the config options that a command line sets, by dotted name."""
+  """Returns a dict of the --config.OPTION overrides on the command line."""
   return config_flags.get_override_values(values["config"])
 
 
@@ -87,7 +87,7 @@ def _config_class() -> type:
 def check_chosen(
   configs: Sequence[ml_collections.ConfigDict], options: Iterable[str]
 ) -> None:
-  """Raises InputError for an option that has no effect in any config."""
+  """Raises InputError if an option has no effect in any of the configs."""
   cls = _config_class()
   for option in options:
     errors = [unused_option_error(cls, config, option) for config in configs]
@@ -261,7 +261,7 @@ def _help_config(
 
 
 def _check_config(argv: list[str], *, multiple: bool) -> list[str]:
-  """Checks --config and its overrides; returns the command line to parse.
+  """Checks --config and overrides; returns arguments with the config's path.
 
   Without these checks, ml_collections would print a traceback.
 
@@ -307,7 +307,7 @@ def check_option(section: Any, path: str, *, multiple: bool = False) -> None:
   Args:
     section: Config that must have the option.
     path: Dotted name without "config.".
-    multiple: Whether the config is for several systems, and names none.
+    multiple: Whether the config is for several systems, and names no system.
   """
   if path == "system":
     raise InputError(

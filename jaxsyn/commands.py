@@ -88,7 +88,7 @@ COMMANDS = {
 
 
 def again(name: str) -> str:
-  """Returns a shell command that starts a `jaxsyn` command, without flags.
+  """Returns the shell prefix `jaxsyn NAME` or `python -m MODULE` of a command.
 
   It is `jaxsyn NAME` or `python -m MODULE`, like that of this process.
   """

@@ -166,7 +166,7 @@ def run(
 def child_command(
   job: planned_jobs.TrainingJob, settings: str, code: str = _CHILD
 ) -> list[str]:
-  """Returns the command line of a process that executes a job.
+  """Returns the command line of a child process that runs a training job.
 
   Args:
     job: The job.
@@ -178,7 +178,7 @@ def child_command(
 
 
 def child() -> None:
-  """Executes the job that the arguments FOLDER SYSTEM SEED SETTINGS name."""
+  """Runs the training job that the command line names, in a child process."""
   exits.guarded(_child)
 
 
@@ -193,7 +193,7 @@ def _child() -> None:
 
 
 def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
-  """Trains one run of an existing comparison, then translates and scores.
+  """Trains one run of a comparison, then translates and scores the test sets.
 
   Args:
     job: The run.

@@ -1,4 +1,4 @@
-"""Complete config of a system, with the sections of all packages.
+"""Complete config of a training run, composed of all packages' sections.
 
 Each section is a dataclass in the package that uses it. `configs/base.py` makes
 the ConfigDict of a command line from `Config`; `read_config` reads it back and
@@ -78,7 +78,7 @@ def read_config(
 
 
 def with_defaults(config: Config) -> Config:
-  """Fills in the scoring tokenizer, by default that of the target language.
+  """Returns the config with its scoring tokenizer named explicitly.
 
   Runs record this config, so that a tokenizer installed later does not change
   their scores.

@@ -191,7 +191,7 @@ def run(
     commands=_escaped(f"  {command}" for command in next_commands),
     imports="from jaxsyn.configs.papers import paper\n" if size.updates else "",
     names=_quoted(name, *languages),
-    # Each config has its own data directory, so that none replaces another's.
+    # Each config has its own data directory and does not replace another's.
     data="data" if name == default_name else f"data_{name}",
     splits="\n".join(_split_lines(splits, folder, held_out)),
     parsers="\n".join(_parser_lines(models)),
@@ -265,7 +265,7 @@ def training_steps(
 
 
 def _subwords_per_word(vocabulary: int) -> float:
-  """Estimates subwords per word from vocabulary size, for the larger side.
+  """Estimates the number of subwords per word from the vocabulary size.
 
   Fitted to SentencePiece models of 1,000 to 16,000 subwords on English with
   German (Multi30k) and Hausa; Igbo has a tenth more.

@@ -6,9 +6,10 @@
 
 A run is FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME, or NAME=FOLDER; commas
 join several to an ensemble. The server first prints its address to standard error,
-compiles programs for common sizes (minutes the first time; --compile 0: none), and
-then prints the address to standard output and accepts requests; GET /health reports
-the state. On SIGTERM or Ctrl-C it completes running requests and exits.
+compiles programs for common sizes (minutes the first time; --compile 0 skips
+this), and then prints the address to standard output and accepts requests;
+GET /health reports the state. On SIGTERM or Ctrl-C it completes running
+requests and exits.
 Paths, limits, and how to run it behind a proxy: docs/serving.md.
 """
 

@@ -143,7 +143,7 @@ def _run(
     *(warm.messages if warm else ()),
   ]
 
-  # The run directory, now that nothing can be rejected any more.
+  # The run directory, now that all input has been accepted.
   with contextlib.ExitStack() as stack:
 
     def create() -> None:

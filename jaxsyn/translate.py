@@ -9,8 +9,8 @@ batches of similar length, while worker processes parse the next ones; lines fro
 a program or a terminal are translated as they arrive. For samples, ensembles,
 prefixes and alignments see docs/translating.md.
 
-All local devices are used. Several hosts can translate a file that all of them
-can read; the main process writes the output:
+All local devices are used. Several hosts can translate a file that they can
+all read; the main process writes the output:
 
   jaxsyn translate --workdir runs/pascal --input a.en --output a.de \\
     --coordinator HOST:PORT --processes 2 --process 0    # and 1 on the other

@@ -4,9 +4,9 @@
 
 Writes CoNLL-U, vocabulary, TFRecords, indexes, manifest and report into
 config.data.directory. A run reuses finished work, also after an interruption.
-If no input changed and no file is corrupt, it does nothing; corrupt files are
-rebuilt. --verify checks all files and changes none. The folder work/ stores
-results for later runs; it may be deleted.
+If no input changed and no file is corrupt, it makes no changes; corrupt files
+are rebuilt. --verify checks all files without changing them. The folder work/
+stores results for later runs; it may be deleted.
 
 On a cluster whose machines can all read the raw files and the dataset
 directory:

@@ -97,7 +97,7 @@ def _matching_parses(
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
-    given none.
+    given no alternative parses.
   """
   chunk, rows, best = examples.chunk, examples.rows, examples.parses[side]
   found: list[list[Parse]] = [[] for _ in rows]

@@ -46,7 +46,7 @@ class Inputs:
     config: Options of the dataset.
     splits: Name -> input files of the split, the training split first.
     parsers: Side with trees -> its parser. If trees are given, the parser is
-      for `jaxsyn.translate`; None if the config names none.
+      for `jaxsyn.translate`; None if the config names no parser.
     specs: Side -> specification of its parser.
     fetched: Folder of downloaded files.
     sums: Path -> SHA-256 of each file.
@@ -247,7 +247,7 @@ def _key(
   parse = recorded["parse"]
   for name in _UNRECORDED:
     del recorded[name]
-  # The content of these files is recorded instead of their names.
+  # These files are recorded by content, not by name.
   for feature in OPTIONAL:
     for option in feature.options:
       section, _, name = option.rpartition(".")

@@ -37,8 +37,8 @@ class Examples:
 
   Attributes:
     chunk: Chunk of lines.
-    rows: Indices of these lines in the chunk.
-    parses: Side with trees -> best parse of each of these lines.
+    rows: Indices of the lines in the chunk.
+    parses: Side with trees -> best parse of each line.
   """
 
   chunk: Chunk

@@ -83,7 +83,7 @@ def parse(line: str, where: str) -> PennTree | None:
   A parser that failed writes empty brackets, () or (()).
 
   Raises:
-    InputError: Brackets do not match, a word is outside of them, or there
+    InputError: Brackets do not match, a word is outside brackets, or there
       is more than one tree; begins with `where`.
   """
   unclosed: list[list[str | _Signs]] = []  # contents of the open brackets
@@ -224,7 +224,7 @@ class Brackets(OptionalFeature):
 
 
 def _penn_trees(examples: Examples) -> list[PennTree | None]:
-  """Parses the constituency tree of each example; None if it has none.
+  """Parses the constituency tree of each example; None without a tree.
 
   Raises:
     InputError: A line of the chunk has no valid tree or several trees, or it is

@@ -96,7 +96,7 @@ class RawFiles:
   """Raw files of a dataset by name; missing ones are downloaded.
 
   Attributes:
-    raw_dir: Folder of the raw files, "" for none.
+    raw_dir: Folder of the raw files, "" without one.
     fetched: Folder of downloaded files.
     downloads: Files that can be downloaded, from `addresses`.
   """

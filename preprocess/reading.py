@@ -1,7 +1,7 @@
 """First stage of preparation: reads input files as chunks of lines or trees.
 
-A task reads one stream (`preprocess.job.SplitInput`) from start to end. Part N
-of its output file has chunk N, so that later stages can read any chunk. Given
+A task reads one stream (`preprocess.job.SplitInput`) from start to end. Chunk N
+is part N of the output file, so that later stages can read any chunk. Given
 trees are matched with their lines here, at about 10,000 sentences per second.
 """
 

@@ -44,7 +44,8 @@ _AGAIN = "See the log of the runner. Run the same command again to continue."
 def local(context: JobContext) -> Iterator[stages.Run]:
   """Yields a function that runs preparation tasks on this machine.
 
-  It uses worker processes in proportion to the size of the input, or none.
+  It uses worker processes in proportion to the size of the input, or only this
+  process.
   """
   size = sum(map(files.size_of, context.job.paths))
   wanted = context.config.prepare.workers or cores()

@@ -18,8 +18,8 @@ from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.utils import progress
 
-# Runs tasks of a stage, given their numbers, and yields the numbers of those
-# that are done. Raises the InputError of the first task that has one.
+# Runs tasks of a stage, given their numbers, and yields each number when its
+# task is done. Raises the InputError of the first task that has one.
 Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 

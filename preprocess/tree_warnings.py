@@ -23,7 +23,7 @@ another language:
 
 Gold trees and trees of a model for the language cause no warnings; 40 of the 43
 other pairs do. The other three are English texts parsed by the German and the
-Czech model. None of these parsers marks words as unparsed or unlabelled.
+Czech model. These parsers do not mark words as unparsed or unlabelled.
 """
 
 from __future__ import annotations

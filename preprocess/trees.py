@@ -2,7 +2,7 @@
 
 Parsers are slow (UDPipe 1 parses about 300 sentences per second and core), so
 parses are stored for later runs. Each file has the parses of several lines and
-is named by a hash of these lines and the parser. A changed line costs one file.
+is named by a hash of the lines and the parser. A changed line costs one file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
 def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """Selects a chunk's lines for examples, and reads or parses their trees.
 
-  Writes "rows", the indices of these lines in the chunk; for each side
+  Writes "rows", the indices of the selected lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
   "sizes.text.SIDE" and "sizes.conllu.SIDE", the bytes of each row.
   """

@@ -1,7 +1,7 @@
 """Checks a dataset directory: file checksums, or all of its content.
 
 `corrupt_files` determines whether a dataset must be prepared. `run` implements
-`jaxsyn prepare --verify`: it compares all content and changes nothing.
+`jaxsyn prepare --verify`: it compares all content and makes no changes.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
 
 
 def count(context: JobContext) -> int:
-  """Returns the number of vocabularies to train: none, one or two."""
+  """Returns the number of vocabularies to train: 0, 1 or 2."""
   options = context.config.prepare.vocabulary
   if options.like:
     return 0

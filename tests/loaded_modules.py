@@ -1,4 +1,4 @@
-"""Heavy packages that a process has loaded; the module itself loads none."""
+"""Heavy packages that a process has loaded; this module does not load them."""
 
 import sys
 

@@ -353,7 +353,7 @@ def without_modifiers(plan: Plan, *, without_trees: bool = False) -> Plan:
   return resolve(config, JOINT)
 
 
-# One sentence has far more words than subwords, one has one word, one has none but
+# One sentence has far more words than subwords, one has one word, one has only
 # EOS, and one is longer than all others together. Tests share this batch, so that
 # programs are compiled once.
 PAIRS = [

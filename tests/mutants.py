@@ -59,7 +59,7 @@ def _places(content: Any) -> Iterator[tuple[Any, Any]]:
 def json_text(text: bytes, rng: Rng) -> bytes:
   """Returns a JSON file with a changed value, or with corrupt bytes.
 
-  A checksum in the file is corrected, or nothing else would ever be read.
+  A checksum in the file is corrected, or the rest would never be read.
   """
   if rng.random() < 0.3:
     return corrupted(text, rng)

@@ -67,7 +67,7 @@ class Plain:
 
 @dataclasses.dataclass(frozen=True)
 class Weighted(Plain):
-  """A Gaussian of a distance: a factor, a term, or ln of it as a term."""
+  """A Gaussian of a distance: a factor, a term, or its logarithm as a term."""
 
   sigma: float = 1.0
   apply: str = "multiply"

@@ -20,7 +20,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
 
   Args:
     tmp_path: Folder for all files.
-    splits: Name -> (source lines, target lines); one of them is "train".
+    splits: Name -> (source lines, target lines), including "train".
     clean: Options of cleaning, None for the defaults.
     prepare: Other options of preparation.
   """

@@ -2,8 +2,8 @@
 
 The next subword depends on a hash of the source and of all earlier subwords, so
 that each hypothesis has a different continuation and a search is tested without a
-network. The beam search is fairseq's: a hypothesis ends if EOS is among the N best
-of the 2N best continuations, and a sentence is finished when N have ended.
+network. The beam search is fairseq's: a hypothesis ends if EOS is in the better
+half of the 2N best continuations, and a sentence is finished when N have ended.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from jaxsyn.training.flops import CHIPS, chip, product_flops
 
 @pytest.fixture(scope="module")
 def accelerator_results(tmp_path_factory):
-  """JSON and tables of a measurement of each kind; one of them fails."""
+  """JSON and tables of a measurement of each kind; one measurement fails."""
   out = tmp_path_factory.mktemp("accelerator") / "out.json"
   systems = ("transformer", "no_such_system")
   small_set = {"checked": systems, "paired": systems}

@@ -65,7 +65,7 @@ def load(records, rate, **options):
 
 
 def with_wrong_parents(records, seed):
-  """The examples, with the trees that `replace_trees` gives each of them."""
+  """The examples, with the trees that `replace_trees` gives each example."""
   examples = list(records)
   for side in SIDES:
     examples = [

@@ -3,8 +3,8 @@
   pip install -e '.[tpu]'
   python -m pytest -m slow tests/test_compiled_programs.py
 
-Each case lists the gathers and scatters, which are slow on a TPU, and the memory
-of a step. Nothing may be sorted.
+Each case lists the gathers and scatters, which are slow on a TPU, and a
+step's memory. Sorting is not allowed.
 """
 
 import dataclasses

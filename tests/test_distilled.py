@@ -218,7 +218,7 @@ def test_learns_resumes_and_translates_without_trees_and_teacher(
   path.write_text("{")
   with pytest.raises(InputError, match=r"teachers\.json is corrupt"):
     train.run(config, run)
-  # Translation needs none.
+  # Translation needs no teacher.
   shutil.rmtree(tmp_path / "teacher")
   session = Session(run, beam=1)
   assert session.plan.translation_features == frozenset()

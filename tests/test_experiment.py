@@ -47,7 +47,7 @@ def get_config(system="transformer"):
   return config
 """
 
-# The results of the runs are collected, so the second call has nothing to do.
+# The results of the runs are collected, so the second call has no work to do.
 DRIVER = """
 import pathlib, shutil, sys
 from benchmarks.experiment.blocks import BLOCKS, CORPORA, Block, Corpus

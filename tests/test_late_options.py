@@ -1,4 +1,4 @@
-"""Defaults that depend on other options follow overrides of these options.
+"""Defaults that depend on other options follow their overrides.
 
 A value that a config file computes from an option while it is executed would not
 follow an override on the command line.

@@ -90,7 +90,7 @@ BATCH = batch_of([sentence(4, 6, 1), sentence(6, 5, 2)], extra=2)
 
 @pytest.fixture
 def follow(monkeypatch):
-  """A function: names of examples, options -> plan with all of them."""
+  """A function: names of examples, options -> plan that uses them."""
 
   def added(name):
     cls, table = LINES[name]
@@ -140,7 +140,7 @@ def test_added_components_are_trained(follow):
   assert set(metrics["terms"]) == {"nll", "coverage"}
   for total, count in metrics["terms"].values():
     assert np.isfinite(total) and count > 0
-  # Lion's updates are signs: the peak rate, or nothing.
+  # Lion's updates are signs: the peak rate, or 0.
   rate = plan.config.optimiser.learning_rate
   for x, y in zip(*map(jax.tree.leaves, (before.params, after.params))):
     moved = np.abs(np.asarray(y) - np.asarray(x))

@@ -1,4 +1,4 @@
-"""Systems that read trees, on data in which sentences have none."""
+"""Systems that read trees, on data whose sentences lack trees."""
 
 import dataclasses
 

@@ -120,6 +120,6 @@ def test_workers_end_with_their_parent(tmp_path):
   pid = int(process.stdout.readline())
   wait_for((tmp_path / "begun").exists)
   process.kill()
-  # Standard error is open until the last of them has ended.
+  # Standard error is open until the last process has ended.
   assert process.communicate(timeout=20)[1] == ""
   check_ended(pid)

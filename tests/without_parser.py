@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# The command, in a process in which there is none of its packages.
+# The command, in a process without the parsers' packages.
 _BARE = """
 import runpy, sys
 sys.modules |= {"ufal": None, "spacy_udpipe": None, "spacy": None}
@@ -17,8 +17,8 @@ def translated(workdir, environment, text: str) -> list[str]:
   """What `jaxsyn translate` answers there.
 
   Args:
-    workdir: of the run.
-    environment: of the process.
+    workdir: the run directory.
+    environment: the process's environment.
     text: lines.
   """
   result = subprocess.run(

@@ -52,7 +52,7 @@ def run(
   Args:
     out: JSON file; Markdown tables are written next to it.
     limits: Sizes of the measurements.
-    minutes: Time limit of all of them.
+    minutes: Time limit of all measurements together.
     only: Regular expression for the beginning of names; "": all.
     measure: Function from a measurement and the remaining seconds to rows.
   """

@@ -34,5 +34,5 @@ The name of a task follows the file, and then a system or a row of a table:
     --config papers/pascal:nc11_en_de
 For a missing or wrong name, the error lists the available ones. To use a table
 on another dataset, run `jaxsyn compare --systems pascal/layers`, or `Row.on` in
-Python. The corpora are not included, and none of these configs has been run.
+Python. The corpora are not included, and these configs have not been run.
 """

@@ -60,7 +60,7 @@ class Row:
     return self.override(systems.apply(config, self.system))
 
   def override(self, config: ConfigDict) -> ConfigDict:
-    """Sets the row's options, in place, in a config that has the row's system.
+    """Sets the options that this table row changes in a config, in place.
 
     Raises:
       InputError: An option is unknown, is a section, or has another type.

@@ -27,9 +27,9 @@ Differs from the authors:
                  symbols are among the pieces, so there are fewer merges: by
                  117 or more of 37,000 for English and German, by 1,900 or more
                  of 16,000 for Japanese (counted as CHARACTERS in pascal.py
-                 were; Romanian was not). Words are counted between blanks:
-                 Japanese has none, so its limits hold for English alone there,
-                 and the ratio is off.
+                 were; Romanian was not). Words are counted between spaces:
+                 Japanese has no spaces, so its limits hold for English alone
+                 there, and the ratio is off.
   languages      of En-De both sides had to be right by langid; here py3langid.
   parser         UDPipe on both sides unless CoNLL-U of another one (theirs:
                  Stanza, for Japanese EDA) is given.
@@ -82,7 +82,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config for a task of the paper and a system."""
+  """Returns the config to train a system on one of the paper's tasks."""
   facts = TASKS[task]
   languages = (facts.source, facts.target)
   config = paper.data_set("dbsa", task, languages)
@@ -126,7 +126,7 @@ RESULTS = Table(
 )
 
 # Appendix C: how much the synchronisation of both parses should weigh. λ_sync
-# was chosen of these values on each development set, 0.5 for WMT14 En-De, 0.1
+# was chosen from these values on each development set, 0.5 for WMT14 En-De, 0.1
 # for WMT16 En-Ro and 10 for ASPEC Ja-En; published are only the test figures of
 # what was chosen (BLEU, Table 1).
 _CHOSEN = {

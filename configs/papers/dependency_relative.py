@@ -63,7 +63,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config for a task of the paper and a system."""
+  """Returns the config to train a system on one of the paper's tasks."""
   facts = TASKS[task]
   config = paper.data_set(
     "dependency_relative",

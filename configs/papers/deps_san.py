@@ -69,7 +69,7 @@ TASKS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config for a task of the paper and a system."""
+  """Returns the config to train a system on one of the paper's tasks."""
   facts = TASKS[task]
   config = paper.data_set("deps_san", task, ("de", "en"))
   config.prepare.clean.max_words = 80
@@ -120,7 +120,7 @@ RESULTS = Table(
 
 
 def _iwslt14(validation: float, test: float) -> dict[str, float]:
-  """Returns published BLEU on IWSLT14 as a dict with keys "<task> <split>"."""
+  """Returns the given IWSLT14 BLEU scores as a dict by "<task> <split>"."""
   return {"iwslt14_de_en validation": validation, "iwslt14_de_en test": test}
 
 
@@ -192,7 +192,7 @@ VARIANCE = Table(
 # and k = 6, Wink-Sparse with k = 6 (section 3.3). Published: BLEU on the test
 # sets of IWSLT14 and WMT16.
 #
-# At σ = 1 the row "wink" changes nothing that float32 can see: beyond six edges
+# At σ = 1 the row "wink" has no effect in float32: beyond six edges
 # the weight is 9e-12 or less before it becomes 0. That the published figures of
 # "none" and "wink" differ by 0.75 BLEU thus shows the variance between runs; use
 # several seeds. The rows marked ours have an effect:

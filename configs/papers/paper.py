@@ -20,7 +20,7 @@ def addressed(
   tables: Mapping[str, ablation.Table],
   settings: Callable[[str, str], ConfigDict],
 ) -> Callable[[str], ConfigDict]:
-  """Returns a paper's get_config, for TASK, TASK:SYSTEM or TASK:TABLE/ROW.
+  """Returns a paper's `get_config`: a function from TASK:SYSTEM to a config.
 
   TASK selects the baseline, and TASK:TABLE the first row of the table. For a
   missing or unknown name, get_config raises an InputError that lists the known
@@ -39,7 +39,7 @@ def _config_at(
   settings: Callable[[str, str], ConfigDict],
   address: str = "",
 ) -> ConfigDict:
-  """Returns the config of an address such as TASK:SYSTEM; see `addressed`."""
+  """Returns a paper's config for TASK, TASK:SYSTEM or TASK:TABLE/ROW."""
   task, _, name = address.partition(":")
   if not task:
     raise InputError(
@@ -70,7 +70,7 @@ def data_set(
   *,
   files: Mapping[str, str] = SPLITS,
 ) -> ConfigDict:
-  """Returns the default config for the data of a paper's task.
+  """Returns the default config with a paper task's languages and files.
 
   Args:
     paper, task: Names of the paper and the task.

@@ -90,7 +90,7 @@ RIVALS = {
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config for a task of the paper and a system."""
+  """Returns the config to train a system on one of the paper's tasks."""
   facts = TASKS[task]
   config = paper.data_set("pascal", task, (facts.source, facts.target))
   config.prepare.clean.update(max_words=80, language=facts.filtered)
@@ -121,7 +121,7 @@ PART = "parts.encoder.parent_scaled"
 
 
 def _validation(en_de: float, de_en: float) -> dict[str, float]:
-  """Returns published newstest2015 BLEU of models trained on NC11, by task."""
+  """Returns the given newstest2015 BLEU scores as a dict by NC11 task."""
   return paper.by_task(TASKS, "validation", en_de, de_en)
 
 
@@ -207,7 +207,7 @@ COMPONENTS = Table(
 #
 # As in its best models parents are ignored, here and in Table 7b, with the
 # task's probability: 0.4 English to German, 0 the other way. On another data
-# set it is 0.4; for none, dataclasses.replace(row, system="pascal").
+# set it is 0.4; to disable it, dataclasses.replace(row, system="pascal").
 LAYERS = Table(
   source="Bugliarello & Okazaki 2020, Table 7a",
   question="In which encoder layer do parent-scaled heads work best?",
@@ -233,7 +233,7 @@ LAYERS = Table(
 # Commentary 11. Published: BLEU on the validation set newstest2015. Rows bear
 # the variance, as there; our option is its square root. "parent_only" puts
 # weight on the parent alone: 1 there and 0 elsewhere, which leaves scores of 0
-# and hides nothing.
+# and hides no subword.
 #
 # A wider density is also a lower one (its peak is 1 / σ√2π), so all scores
 # shrink too and the rows ask two questions at once. To ask only the first:

@@ -15,12 +15,12 @@ BLEU during training is cased and of tokenized text; it selects the checkpoint.
 Unknown, with the values used here:
   dropout        "the default dropout technique in Nematus [...] on the all
                  layers": its rates where it is switched on, 0.2 on embeddings
-                 and states, none of whole words.
+                 and states, but no dropout of complete words.
   optimiser      Adadelta without its numbers: the toolkit's decay 0.95 and
                  epsilon 1e-6; its largest gradient norm, 1.
   length         whether search scores are divided by length: here they are; in
                  the toolkit this is an option.
-  checkpoint     "about 400k mini-batches": the best of those by BLEU on the
+  checkpoint     "about 400k mini-batches": the one with the best BLEU on the
                  validation set, every 10,000 as there. By default, the
                  toolkit uses the likelihood.
   query          the paper scores with the state before the step, the toolkit
@@ -87,7 +87,7 @@ TOKENS_A_PAIR = 32  # padding included
 
 
 def settings(task: str, system: str) -> ml_collections.ConfigDict:
-  """Returns the config for a task of the paper and a system."""
+  """Returns the config to train a system on one of the paper's tasks."""
   facts = TASKS[task]
   config = paper.data_set(
     "syntax_directed",

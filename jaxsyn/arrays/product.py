@@ -15,7 +15,7 @@ Axes = tuple[tuple[Any, Any], tuple[Any, Any]]  # of `lax.dot_general`
 def product(
   x: Array, weight: Array, dimension_numbers: Axes, precision: Any = None
 ) -> Array:
-  """Multiplies a layer's input by its weight, as `lax.dot_general` does.
+  """Multiplies input and weight, with a weight gradient that is fast on CPUs.
 
   JAX computes the gradient of the weight transposed. XLA fuses the transposition
   into the product, and on a CPU transposes the gradient of the output instead,

@@ -47,7 +47,7 @@ class Shaped(Protocol):
 def agree(**arrays: Shaped | None) -> None:
   """Checks that arrays agree on the size of each axis letter in their names.
 
-  Shapes are static under `jit`, so the check costs nothing at run time.
+  Shapes are static under `jit`, so the check has no cost at run time.
 
   Args:
     **arrays: Arrays by name; None is skipped.

@@ -1,4 +1,4 @@
-"""Computes a comparison from the results of runs: scores, differences, buckets.
+"""Compares systems by the results of their runs: scores, tests, buckets.
 
 A control of a system differs from it only in config.data.tree: its trees are
 linear or random, and have no syntactic information
@@ -142,7 +142,7 @@ def of_runs(
 
 
 def control_of(system: str, configs: Configs) -> str:
-  """Returns the system whose control-tree variant this system is, or ""."""
+  """Returns the system that a control differs from only in its trees, or ""."""
   trees = {
     name: TREES.get(config["data"]["tree"], Parsed)
     for name, config in configs.items()
@@ -172,7 +172,7 @@ def pairs_to_test(controlled: Mapping[str, str], baseline: str) -> Pairs:
 def scored_runs(
   runs: Sequence[RunResult], metrics: Sequence[str]
 ) -> dict[str, Scored]:
-  """Returns the metric statistics of all runs by test set, and their means."""
+  """Returns metric statistics of all runs per test set and for the mean."""
   by_split: dict[str, Scored] = collections.defaultdict(
     lambda: collections.defaultdict(dict)
   )
@@ -196,7 +196,7 @@ def test_set(
   settings: Settings,
   inference: Inference,
 ) -> results.TestSet:
-  """Returns the results on a test set, without example sentences.
+  """Scores and tests all systems on one test set, and returns the results.
 
   Args:
     name: Name of the test set.
@@ -253,7 +253,7 @@ def summaries(scored: Scored) -> tuple[results.Summary, ...]:
 
 
 class PairTests:
-  """Tests of pairs of systems on a set of sentences.
+  """Paired significance tests between systems on a set of sentences.
 
   The bootstrap resamples are the same for all runs, so that all differences are
   paired.
@@ -270,7 +270,7 @@ class PairTests:
     settings: Settings,
     inference: Inference,
   ):
-    """Resamples the scores; arguments as in `test_set`."""
+    """Draws bootstrap resamples of all scores; arguments as in `test_set`."""
     self._scored, self._settings, self._inference = scored, settings, inference
     runs = [(system, seed) for system in scored for seed in scored[system]]
     self._rows = {run: row for row, run in enumerate(runs)}
@@ -289,7 +289,7 @@ class PairTests:
     ]
 
   def over_sentences(self) -> tuple[results.SeedDifference, ...]:
-    """Tests differences over sentences, separately for each seed."""
+    """Tests score differences over sentences, separately for each seed."""
     singles = []
     for (system, other), seeds in self._pairs:
       for seed in seeds:
@@ -307,7 +307,7 @@ class PairTests:
     return tuple(singles)
 
   def over_seeds(self) -> tuple[Hierarchical, ...]:
-    """Tests differences over both seeds and sentences."""
+    """Tests score differences over both seeds and sentences."""
     errors = {error.metric: error for error in self.errors()}
     differences = []
     for measured, score_LJ in zip(self.measured, self.resampled):
@@ -336,7 +336,7 @@ class PairTests:
     return tuple(differences)
 
   def errors(self) -> tuple[ErrorVariance, ...]:
-    """Returns each metric's pooled error variance; () if not pooled."""
+    """Returns a pooled error variance for each metric; () without pooling."""
     if self._inference.variance != POOLED:
       return ()
     variances = []
@@ -352,7 +352,7 @@ class PairTests:
 def _with_family(
   split: results.TestSet, family: Collection[tuple[str, ...]], metric: str
 ) -> results.TestSet:
-  """Returns a test set's results with Holm-adjusted p-values in the family."""
+  """Returns results with Holm-adjusted p-values for a family of tests."""
   differences = list(split.over_seeds)
   chosen = {
     index: d.p
@@ -368,7 +368,7 @@ def _with_family(
 
 
 def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a system's options except those that select its trees."""
+  """Returns a config's options without system name, seed and tree type."""
   return {
     name: list(value) if isinstance(value, tuple) else value
     for name, value in flat(config).items()

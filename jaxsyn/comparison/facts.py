@@ -39,7 +39,7 @@ def of_run(
   params: Any,
   messages: tuple[str, ...],
 ) -> results.RunFacts:
-  """Returns facts about a finished run; call in the process that trained it.
+  """Returns steps, time, size and machine of a run that has just finished.
 
   Args:
     job: The run.

@@ -70,7 +70,7 @@ class Bootstrap:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hierarchical:
-  """The difference between two systems over seeds and sentences, in points.
+  """Score difference of two systems, tested over seeds and sentences.
 
   Values that need several seeds are None for a single seed.
 
@@ -114,7 +114,7 @@ class Hierarchical:
 
   @property
   def decisive_p(self) -> float | None:
-    """The p-value of the verdict: Holm-adjusted if in the family, else raw."""
+    """p-value behind the verdict: Holm-adjusted if available, else raw."""
     return self.p if self.adjusted_p is None else self.adjusted_p
 
 
@@ -129,7 +129,7 @@ def hierarchical(
   pooled: tuple[float, float] | None = None,
   margin: float | None = None,
 ) -> Hierarchical:
-  """Tests the difference between two systems over seeds and sentences.
+  """Tests the score difference of two systems over seeds and sentences.
 
   Args:
     names: Names of the system and the baseline.
@@ -141,7 +141,7 @@ def hierarchical(
       same for all seeds.
     seed: Seed of the resampling of seeds.
     pooled: Variance of the error of one run, and its degrees of freedom; None to
-      estimate it from the differences of these two systems.
+      estimate it from the differences of the two systems.
     margin: Margin of equivalence, in points; None for no test.
   """
   agree(difference_Y=difference_Y, difference_YJ=difference_YJ)
@@ -197,7 +197,7 @@ def hierarchical(
 
 
 def draw(difference_YJ: np.ndarray, seed: int = SEED) -> np.ndarray:
-  """Returns each resample's mean difference over resampled seeds."""
+  """Resamples seeds; returns the mean difference of each resample."""
   count, samples = difference_YJ.shape
   random = np.random.default_rng([seed, count])
   choice_JY = random.integers(count, size=(samples, count))
@@ -210,7 +210,7 @@ def with_verdict(
   *,
   larger_is_better: bool,
 ) -> Hierarchical:
-  """Returns a difference with its adjusted p-value and its verdict.
+  """Adds an adjusted p-value and a verdict, such as "better", to a difference.
 
   Args:
     difference: Difference of two systems.
@@ -234,7 +234,7 @@ def with_verdict(
 def _interval(
   value: float, sd: float, degrees: float, quantile: float
 ) -> tuple[float, float]:
-  """Returns a symmetric interval of Student's t around a mean."""
+  """Returns a Student's t confidence interval around a mean."""
   from scipy import stats  # takes long to load
 
   reach = float(stats.t.ppf(quantile, degrees)) * sd

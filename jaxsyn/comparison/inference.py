@@ -1,4 +1,4 @@
-"""Inference options: test family, error variance and equivalence margins.
+"""Statistical-test options: test family, error variance, equivalence margins.
 
 Error variance: a linear model of the scores of all systems under one metric,
 
@@ -190,7 +190,7 @@ def read_inference(values: flags.FlagValues) -> Inference:
 
 
 def read_family(words: Sequence[str]) -> Pairs:
-  """Reads --family: pairs SYSTEM:OTHER whose tests are corrected together.
+  """Parses --family: pairs SYSTEM:OTHER whose p-values are Holm-adjusted.
 
   Raises:
     InputError: A word is not a pair of two systems, or a pair is repeated.

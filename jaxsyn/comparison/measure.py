@@ -35,7 +35,7 @@ SORTED_SENTENCES = 1000  # for each device, sorted by length together
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
-  """Translates a test set, with trees as config.data selects, into a file."""
+  """Translates a test set into a file, with the trees of the run's config."""
   config = session.run.config
   records = Dataset(config.data.directory).split(split)
   examples = iterate_translations(records, config.data, config.seed)
@@ -80,7 +80,7 @@ def read_text(job: TrainingJob, split: str) -> tuple[list[str], list[str]]:
 
 
 class Measurer:
-  """Function that scores a run's translations; reads each test set once."""
+  """Callable that scores a run's translations; reads each test set once."""
 
   def __init__(self, settings: Settings):
     """Creates a measurer from settings returned by `with_defaults`."""
@@ -125,7 +125,7 @@ class Measurer:
     return tests
 
   def completed(self, job: TrainingJob) -> RunResult:
-    """Returns a finished run's result, after adding metrics that it lacks.
+    """Returns a finished run's result, with missing metrics added and saved.
 
     Metrics that the result lacks, or that were measured with other settings,
     are measured and stored.
@@ -146,7 +146,7 @@ class Measurer:
   def _complete(
     self, job: TrainingJob, split: str, test: SplitStatistics
   ) -> SplitStatistics:
-    """Measures metrics that a result lacks or has with other settings."""
+    """Returns test-set statistics with missing or outdated metrics added."""
     key = (job.config.data.directory, split)
     if key not in self._scorers:
       sources, references = read_text(job, split)

@@ -72,7 +72,7 @@ class NamedSystem:
   options: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def apply(self, config: ml_collections.ConfigDict) -> None:
-    """Sets the system's options in its config, in place.
+    """Sets the options given in --systems in a system's config, in place.
 
     Raises:
       InputError: An option does not exist, or a value has another type.
@@ -240,7 +240,7 @@ def _table_rows(
 
 
 def _table(table_name: str, address: str) -> tuple[pathlib.Path, str, Any]:
-  """Returns the file, the name and the content of an ablation table.
+  """Finds an ablation table; returns its file, its name and the table.
 
   The paper in PAPER/TABLE is a file, or the name of a file in the folder papers/
   next to the config or in that of jaxsyn.

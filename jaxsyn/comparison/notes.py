@@ -1,4 +1,4 @@
-"""Writes the sentences of a report: title, conclusions, notes and setting."""
+"""Writes the text of a report: title, conclusions, notes and setup."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def title(results: Comparison) -> str:
 
 
 def family_tests(results: Comparison) -> list[Hierarchical]:
-  """Returns the family's tests, in the order of its pairs."""
+  """Returns the tests in the Holm-adjusted family, in the order of pairs."""
   tests = {
     (d.system, d.baseline): d
     for d in results.primary.over_seeds
@@ -46,7 +46,7 @@ def family_tests(results: Comparison) -> list[Hierarchical]:
 
 
 def conclusions(results: Comparison) -> list[str]:
-  """Returns warnings, and one sentence with the tested pairs for each verdict."""
+  """Returns warnings, then a sentence per verdict that lists system pairs."""
   tests = family_tests(results)
   metric, where = results.metrics[0], results.primary.name
   texts = _warnings(results)
@@ -75,7 +75,7 @@ def conclusions(results: Comparison) -> list[str]:
 
 
 def _warnings(results: Comparison) -> list[str]:
-  """Returns reasons why no conclusion can be drawn from the scores."""
+  """Returns warnings about low BLEU, unfinished training or too few seeds."""
   texts = []
   bleu = [s.mean for s in results.primary.scores if s.metric == "BLEU"]
   if bleu and max(bleu) < MIN_BLEU:

@@ -170,12 +170,12 @@ def mark_differences(hypothesis: str, reference: str) -> Markup:
 
 
 def _render(figure: Figure | None, text: str) -> list[Picture]:
-  """Returns the picture of a figure, in a list; [] for None."""
+  """Converts a figure to a list with one picture; [] for None."""
   return [_picture(attention_samples.as_svg(figure), text)] if figure else []
 
 
 def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
-  """Returns the picture next to a sentence's JSON file, if there is one."""
+  """Returns a list with the SVG beside a sentence's JSON; [] if missing."""
   path = path.with_suffix(f".{kind}.svg")
   return [_picture(path.read_bytes(), text)] if path.is_file() else []
 

@@ -58,7 +58,7 @@ class System:
 
   @property
   def manifest(self) -> dict[str, Any]:
-    """The manifest of the system's dataset."""
+    """Manifest of the system's dataset: splits, vocabularies, checksums."""
     return manifests.read(self.config.data.directory)
 
 
@@ -106,11 +106,11 @@ class TrainingJob:
     return all(path.exists() for path in outputs)
 
   def records(self) -> list[dict[str, Any]]:
-    """Returns the complete records of the run's log."""
+    """Returns the valid records in the run's training log."""
     return log.records(self.run)[0]
 
   def validations(self) -> list[dict[str, Any]]:
-    """Returns the logged validations that have the selection metric."""
+    """Returns validation log records that include the selection metric."""
     metric = self.config.train.selection
     records = (r for r in self.records() if r["kind"] == "validation")
     return [record for record in records if metric in record]
@@ -156,7 +156,7 @@ class TrainingJob:
 def jobs(
   folder: pathlib.Path, systems: Sequence[System], seeds: Sequence[int]
 ) -> list[TrainingJob]:
-  """Returns the jobs for all systems and seeds, in the order of the seeds."""
+  """Returns one job per system and seed, sorted by seed, then by system."""
   pairs = itertools.product(seeds, systems)
   return [TrainingJob(folder, system, seed) for seed, system in pairs]
 
@@ -235,7 +235,7 @@ def record_systems(
   systems: Sequence[System],
   origin: results.Origin | None = None,
 ) -> None:
-  """Creates the directory of a comparison, or adds systems to it.
+  """Writes systems to comparison.json; creates the directory if missing.
 
   If `origin` is None, the recorded command-line arguments are kept.
 

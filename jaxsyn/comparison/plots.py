@@ -40,7 +40,7 @@ _PLAIN_TEXT = matplotlib.rc_context({"text.parse_math": False})
 def differences(
   results: Comparison, split: TestSet, metric: str
 ) -> Figure | None:
-  """Plots each system's differences from the baseline and other systems.
+  """Plots each system's score differences from the systems it is tested with.
 
   A point is the mean over seeds, small strokes are the seeds, and a bar is the
   95 % interval over seeds and sentences (one seed: over sentences). Differences
@@ -120,7 +120,7 @@ def curves(
 def by_fact(
   results: Comparison, split: TestSet, *, by: str, system: ComparedSystem
 ) -> Figure | None:
-  """Plots gains of a system and its controls over the baseline by bucket.
+  """Plots a system's score gain over the baseline, by bucket of sentences.
 
   Returns:
     The figure; None if no bucket has enough sentences.
@@ -193,7 +193,7 @@ def _panel(
 def _finish(
   axes: Axes, values: Sequence[float], *, legend: bool = True
 ) -> bool:
-  """Adds limits and a legend; returns whether the figure has a line.
+  """Sets axis limits and a legend; returns whether the plot has any line.
 
   The limits include the values of all systems, so that all figures have one scale.
   """

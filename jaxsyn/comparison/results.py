@@ -171,7 +171,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class SeedDifference:
-  """Difference between two runs with the same seed, tested over sentences."""
+  """Score difference of two same-seed runs, tested over sentences."""
 
   seed: int
   difference: Difference
@@ -179,7 +179,7 @@ class SeedDifference:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedBucket(Bucket):
-  """A bucket of sentences with the scores of all systems.
+  """Bucket of sentences of similar length or tree, with all systems' scores.
 
   Attributes:
     scores: Scores; empty without sentences.
@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns, for each seed, the difference between the same two systems."""
+    """Returns the single-seed differences behind a mean difference."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns a difference, or its only seed's if it has no interval itself."""
+    """Returns a difference, or for one seed its test over sentences."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)
@@ -267,7 +267,7 @@ class Ablation:
 
 @dataclasses.dataclass(frozen=True)
 class Origin:
-  """Command-line arguments that define the systems, if any."""
+  """Recorded command line of a comparison: config, overrides, ablations."""
 
   config_file: str = ""
   overrides: tuple[str, ...] = ()
@@ -314,7 +314,7 @@ class Comparison:
 
   @property
   def primary(self) -> TestSet:
-    """Test set, or mean of all test sets, that the conclusions rest on."""
+    """Results that conclusions use: the only test set, or the mean of all."""
     return self.splits[-1]
 
   def ordered(self) -> list[tuple[ComparedSystem, bool]]:

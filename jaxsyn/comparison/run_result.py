@@ -60,7 +60,7 @@ class PackedArray:
 
   @classmethod
   def of(cls, array: np.ndarray) -> PackedArray:
-    """Packs an array without loss into the smallest sufficient type."""
+    """Compresses an array losslessly, in the smallest sufficient data type."""
     with np.errstate(invalid="ignore", over="ignore"):
       equal = (n for n in _DTYPES if (array.astype(n) == array).all())
       dtype = next(equal, _DTYPES[-1])
@@ -123,7 +123,7 @@ class SplitStatistics:
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:
-    """Returns the properties of each source sentence; None where unknown."""
+    """Returns length and tree facts of each source; None where unknown."""
     return {
       name: [None if value < 0 else value for value in packed.unpacked()]
       for name, packed in self.facts.items()

@@ -209,7 +209,7 @@ class JobRunner:
     return f"; {self._left} {runs} left, about {span(seconds)}"
 
   def _stop(self, name: str) -> None:
-    """Sends SIGTERM to every process once."""
+    """Sends SIGTERM to the running jobs that have not received it yet."""
     for job, process in self._running().items():
       if not self._states[job].is_stopping:
         self._states[job].is_stopping = True
@@ -230,7 +230,7 @@ class JobRunner:
         )
 
   def _report_status(self, job: TrainingJob) -> None:
-    """Logs the latest output line of a run that was not logged for a while."""
+    """Logs a run's last output line if the log has no recent line about it."""
     state = self._states[job]
     interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
     if time.monotonic() - state.line_time < interval:

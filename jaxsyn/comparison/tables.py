@@ -55,7 +55,7 @@ class Table(NamedTuple):
 def plain(
   head: list[str], rows: Sequence[Sequence[str]], words: int = 1
 ) -> Table:
-  """Returns a table of plain texts, without styles."""
+  """Creates a table from strings, without cell styles."""
   return Table(head, [[*map(Cell, row)] for row in rows], words)
 
 
@@ -102,7 +102,7 @@ def _differing_options(
 ) -> list[str]:
   """Describes the options in which a config differs from the baseline's.
 
-  A section that one of them lacks, such as that of a modifier, is named, and
+  A section that one config lacks, such as that of a modifier, is named, and
   its options are listed if they do not have their default values.
   """
   ours, theirs = flat(config), flat(baseline)
@@ -126,7 +126,7 @@ def _differing_options(
 
 
 def description(system: ComparedSystem) -> str:
-  """Returns one line about a system, with its paper."""
+  """Returns a one-line description of a system, with its citation."""
   if system.control_of:
     return (
       f"Control of {system.control_of}: {system.config['data']['tree']} trees."
@@ -169,7 +169,7 @@ def differences(results: Comparison) -> Table:
 
 
 def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
-  """Returns tables of the primary metric by length and by tree properties."""
+  """Returns tables of scores by sentence length and by tree properties."""
   tables = {}
   for by in dict.fromkeys(bucket.by for bucket in split.buckets):
     buckets = [b for b in split.buckets if b.by == by and b.count]

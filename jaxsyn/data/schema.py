@@ -173,7 +173,8 @@ OPTIONAL: Mapping[str, OptionalFeatures] = {
 LINKED = OPTIONAL["alignments"].features
 # Alternative parses, from which the loader samples; not in batches.
 ALTERNATIVES = OPTIONAL["alternatives"].features
-# Bytes of the texts, which records store as text; the loader samples subwords of them.
+# Bytes of the texts, which records store as text; the loader samples subwords
+# from the bytes.
 UTF8: Mapping[str, str] = {f"{side}_utf8": f"{side}_text" for side in SIDES}
 # Features that are only read to sample subwords; not in batches.
 SPELLING = ("source_utf8", "source_word_end", "target_utf8", "target_word_end")
@@ -276,7 +277,7 @@ def _remedy_for(manifest: Manifest, lacking: Sequence[str]) -> str:
 def labels_of(manifest: Manifest, name: str) -> Sequence[str]:
   """Returns the labels of a feature in the order of their ids.
 
-  The first label has id 1. A feature whose values are numbers has none: ().
+  The first label has id 1. A feature with numeric values has no labels: ().
 
   Args:
     manifest: Manifest of the dataset.
@@ -308,7 +309,7 @@ def relation_ids(labels: Iterable[str]) -> dict[str, int]:
 
 
 def encoding(manifest: Manifest) -> dict[str, Any]:
-  """Returns the dataset-specific keyword arguments of `encode_all`.
+  """Returns the keyword arguments of `encode_all` for a dataset's labels.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.

@@ -1,4 +1,4 @@
-"""Beam search.
+"""Beam search that stops at N finished hypotheses or at a score bound.
 
 With config.decode.stop = "first" the search of a sentence ends when N hypotheses
 are finished, as in fairseq (if the last step finishes more, the best N of all are
@@ -25,7 +25,7 @@ from jaxsyn.models.contract import gather_beams
 
 @dataclasses.dataclass(frozen=True)
 class Beam(DecodingStrategy):
-  """Beam search: the N best hypotheses at each step."""
+  """Beam search, which keeps the N best hypotheses at each step."""
 
   def advance(self, decoding: Decoding, search: Search) -> Next:
     """Runs one decoder step; subclasses may modify the logits."""
@@ -33,7 +33,7 @@ class Beam(DecodingStrategy):
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
     new = self.advance(decoding, search)
-    # 2N continuations leave N open hypotheses even if N of them end.
+    # 2N continuations leave N open hypotheses even if the other N end.
     best = continuations(
       new.logits_BNV,
       new.lse_BN,
@@ -138,7 +138,7 @@ def select_beams(
 
 
 def _best(old: Hypotheses, new: Hypotheses, count: int) -> Hypotheses:
-  """Returns the N best hypotheses of both sets; older ones win ties."""
+  """Merges two sets of finished hypotheses, and returns the N best."""
   both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], 1), old, new)
   score_BN, index_BN = jax.lax.top_k(both.score_BN, count)
   return Hypotheses(

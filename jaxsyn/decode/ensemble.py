@@ -1,4 +1,4 @@
-"""An ensemble: several models that decode as one.
+"""Ensemble decoding, which averages the log probabilities of several models.
 
 The ensemble is log-linear: the log probabilities of the next subword are averaged
 with weights, and renormalized over the vocabulary at each step,
@@ -31,7 +31,7 @@ from jaxsyn.syntax import SentenceFeatures
 
 
 class Ensemble(nn.Module):
-  """Several models that decode as one, with methods of `EncoderDecoder`.
+  """Ensemble of models with the decoding methods of one `EncoderDecoder`.
 
   The parameters are {"members_0": parameters of the first member, ...}.
 

@@ -1,4 +1,4 @@
-"""Makes padded host batches of source sentences, also for ensembles."""
+"""Pads encoded source sentences to NumPy batches, also for ensembles."""
 
 from __future__ import annotations
 

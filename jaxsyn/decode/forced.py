@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns an array per target, with one row per subword, EOS last.
+    """Returns the computed values of each target's subwords, EOS included.
 
     Args:
       params: Parameters of the model.

@@ -1,4 +1,4 @@
-"""Continuous batching: finished sentences make room for waiting ones.
+"""Continuous batching: waiting sentences replace finished sentences.
 
 A static batch takes as long as its slowest sentence. In a pool a finished sentence
 leaves its slot and the next waiting sentence enters it, so that programs of static

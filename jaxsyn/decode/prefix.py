@@ -1,15 +1,16 @@
 """Constrains translations to begin with the prefix in their request.
 
-A prefix is compiled to a small automaton over subwords. Its complete words, which
-are followed by a space, are split into subwords as the vocabulary does. The rest,
-the last word, may be continued: from each of its characters any subword may follow
-that is a beginning of the remaining text, or that begins with all of it. So "The
-far" can become "The farmer", even if the vocabulary splits "far" differently from
-the beginning of "farmer". A space at the end marks the last word as complete.
+A prefix is compiled to a small automaton over subwords. Its complete words,
+which are followed by a space, are split into subwords as the vocabulary does.
+The rest, the last word, may be continued: from each of its characters any
+subword may follow that is a beginning of the remaining text, or that begins
+with the complete remaining text. So "The far" can become "The farmer", even if
+the vocabulary splits "far" differently from the beginning of "farmer". A space
+at the end marks the last word as complete.
 
 In each step the subwords that are allowed are a range of the pieces in
 alphabetical order (those that begin with the remaining text) and a few others
-(the beginnings of it). After the prefix every subword is allowed. Log
+(its beginnings). After the prefix every subword is allowed. Log
 probabilities are those of the model, without renormalization.
 
 Letters: X state of an automaton; E edge: a subword that leads to another state of
@@ -58,11 +59,11 @@ Automaton = tuple[State, ...]
 
 @dataclasses.dataclass(frozen=True)
 class OutputRequest:
-  """Index of a requested translation, and the prefix it must begin with.
+  """Index of a sentence to translate, and its required output prefix.
 
   Attributes:
     index: Index of the sentence in the input, on which samples depend.
-    prefix: Automaton of the text that it must begin with; () for none.
+    prefix: Automaton of the text that it must begin with; () without a prefix.
   """
 
   index: int = 0
@@ -93,7 +94,7 @@ class PrefixCompiler:
     return rank_V
 
   def __call__(self, text: str) -> Automaton:
-    """Compiles the text of a prefix to an automaton; () for an empty one.
+    """Compiles a prefix's text to an automaton; () for an empty prefix.
 
     Raises:
       InputError: The prefix cannot be written with the vocabulary.
@@ -199,7 +200,7 @@ def batch_prefixes(
   """Combines the prefix automata of several sentences into padded arrays.
 
   Args:
-    automata: Automaton of each sentence; () for none.
+    automata: Automaton of each sentence; () without a prefix.
     sizes: X and E, at least those of `padded_sizes`.
   """
   (X, E), B = sizes, len(automata)

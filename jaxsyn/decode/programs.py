@@ -37,7 +37,7 @@ CACHE_GROWTH = 4
 
 @dataclasses.dataclass(frozen=True)
 class PoolSize:
-  """Static array sizes for which the programs of a pool are compiled.
+  """Static array sizes for which decoding programs are compiled.
 
   Attributes:
     source: Padded number of source subwords.
@@ -47,7 +47,7 @@ class PoolSize:
     cache_length: Output length that the decoder cache has room for.
     encode_rows: R, number of sentences that are encoded together.
     entering: P, number of sentences that enter slots together.
-    prefix: X and E of the prefixes; None if there are none.
+    prefix: X and E of the prefixes; None without prefixes.
   """
 
   source: int
@@ -78,7 +78,7 @@ class DecodingPrograms:
     padding_batch: Callable[[PoolSize], tuple[Batches, DecodeRequest]],
     piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Stores the model and the decoding options; compiles nothing.
+    """Stores the model and the decoding options, without compiling.
 
     Args:
       model: Model or ensemble.
@@ -106,7 +106,7 @@ class DecodingPrograms:
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Records that a pool's encoding and first search program are needed.
+    """Marks the encode program and first search program of a pool as needed.
 
     The device None is that of the parameters.
     """
@@ -180,7 +180,8 @@ class DecodingPrograms:
   ) -> Search:
     """Moves a pool's unfinished sentences to a pool of another size.
 
-    `slot_B` is the old slot of each new slot; `old.slots` or more for none.
+    `slot_B` is the old slot of each new slot, or at least `old.slots` if the
+    new slot is empty.
     """
 
     def move(search: Search, slot_B: Array) -> Search:

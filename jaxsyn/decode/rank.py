@@ -83,7 +83,7 @@ def continuations(
     at_limit_B: Sentences whose next subword is the last that is allowed.
     count: Number C of continuations.
 
-  Returns: log_p_BC, best first, at most NEG_INF / 2 where there is none; the
+  Returns: log_p_BC, best first, at most NEG_INF / 2 for missing ones; the
     extended hypothesis beam_BC; and the new subword token_BC.
   """
   B, N, V = logits_BNV.shape
@@ -99,7 +99,7 @@ def continuations(
   logits_BNJX = logits_BNJX.reshape(B, N, J, chunk)
   token_JX = jnp.arange(J * chunk).reshape(J, chunk)
   allowed_JX = (token_JX != PAD) & (token_JX != BOS)
-  # Only the first chunks contain PAD and BOS; masking all of them took 0.5 ms
+  # Only the first chunks contain PAD and BOS; masking all chunks took 0.5 ms
   # instead of 0.1.
   first = max(PAD, BOS) // chunk + 1
   first_BNJX = jnp.where(allowed_JX[:first], logits_BNJX[:, :, :first], NEG_INF)
@@ -118,7 +118,7 @@ def continuations(
   from_BC = gather_beams(chunk_BC, index_BC // chunk)
   beam_BC, token_BC = from_BC // J, from_BC % J * chunk + index_BC % chunk
 
-  # At the limit: EOS for every hypothesis, and nothing else.
+  # At the limit, EOS is the only continuation of every hypothesis.
   end_BN, end_beam_BN = jax.lax.top_k(end_BN, min(C, N))
   at_limit_B1 = at_limit_B[:, None]
 

@@ -34,7 +34,7 @@ class MalformedTree(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-  """A sentence to translate.
+  """Request to translate one sentence, with an optional output prefix.
 
   Attributes:
     source: Raw line, or its parse.
@@ -105,7 +105,7 @@ def from_object(
 
   Args:
     value: Value returned by `parse_json`.
-    where: Field that contains it, such as "requests[0]"; "": none.
+    where: Field that contains it, such as "requests[0]"; "" if no field does.
     max_characters: Maximum length of a prefix.
     max_source: Maximum length of a sentence.
 
@@ -190,7 +190,7 @@ def wrong_type(field: str, expected: str, value: Any) -> InputError:
 
 
 class _Fault(Exception):
-  """Invalid-JSON error whose message lacks its subject, such as "the body"."""
+  """Invalid-JSON error to which the caller adds a subject like "the body"."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def check(values: flags.FlagValues) -> None:
 
 
 def session_arguments(values: flags.FlagValues) -> dict[str, Any]:
-  """Returns the arguments of `jaxsyn.session.Session` that these flags set.
+  """Returns the arguments of `jaxsyn.session.Session` from parsed flags.
 
   Raises:
     InputError: No run is named, or a weight is not a number.

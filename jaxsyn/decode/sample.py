@@ -7,16 +7,16 @@ A subword is drawn from softmax(log p / temperature), restricted in this order t
             at least p (nucleus sampling: Holtzman et al. 2020, section 3.1, Eq. 2
             and 3);
   epsilon   the subwords with at least this probability (Hewitt et al. 2022, section
-            4), or the most probable one if there is none;
+            4), or the most probable one if all have less;
 
 with renormalization after each. Ties at the border of a set are included. PAD and
 BOS are never drawn. At the limit of a sentence the subword is EOS.
 
-Sample n of a sentence depends only on the seed, the index of the sentence in the
-input and n: each draw has a random key made of these and the position. The samples
-are the same in any batch and on any number of devices, and the first of many
-samples are those of a smaller number. They are returned in this order, not sorted
-by score, so that the first one is an unbiased draw.
+Sample n of a sentence depends only on the seed, the index of the sentence in
+the input and n: each draw has a random key made from these values and the
+position. The samples are the same in any batch and on any number of devices,
+and the first of many samples are those of a smaller number. They are returned
+in this order, not sorted by score, so that the first one is an unbiased draw.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-  """Source sentence, and the beginning of it that fits the maximum length.
+  """Source sentence, and its beginning that fits the maximum length.
 
   Attributes:
     text: Complete text, normalized like the training text.
@@ -63,7 +63,7 @@ class SourceReader:
     features: Source features that the model reads.
     vocabularies: Vocabularies of source and target.
     tree: Name of the tree that the model reads: "parsed" unless config.data.tree
-      replaces the parser's tree; "none" if it reads none.
+      replaces the parser's tree; "none" if it reads no tree.
   """
 
   def __init__(

@@ -34,7 +34,7 @@ class DecodingStrategy(Choice):
     return None
 
   def step(self, decoding: Decoding, search: Search, decode: Decode) -> Search:
-    """Extends every open sentence by one subword; returns the new state.
+    """Extends each unfinished sentence by one subword; returns the new state.
 
     There is one hypothesis before the first subword, and N afterwards.
     """

@@ -50,7 +50,7 @@ ProgressCallback = Callable[[int], None]  # number of further sentences
 
 
 def ignore_progress(count: int) -> None:
-  """Does nothing; the default progress callback."""
+  """Ignores progress; the default callback."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Translator:
       vocabulary: Target vocabulary.
       config: Options of decoding.
       batcher: Function that makes batches of examples; None: of their ids.
-      devices: Devices of one kind that search; none: that of the parameters.
+      devices: Devices of one kind that search; (): that of the parameters.
     """
     self._vocabulary, self._config = vocabulary, config
     self.hypotheses = config.search.hypotheses(config)
@@ -206,7 +206,7 @@ class Translator:
         for index, hypotheses in finished:
           translations[index] = self._nbest(hypotheses)
     finally:
-      # A search that is cancelled or fails does not compile all of them.
+      # A search that is cancelled or fails does not compile all programs.
       self._programs.forget_uncompiled()
     return translations
 

@@ -12,7 +12,7 @@ from jaxsyn.session import workdir
 
 
 class Format(NamedTuple):
-  """Export format: a function that writes it, and the file written last.
+  """Export format: its writer function, and the file written last.
 
   Attributes:
     write: Function that fills a new folder and returns messages for the user.

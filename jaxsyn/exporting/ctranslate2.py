@@ -162,7 +162,7 @@ def _fill_heads(
 
 
 def _fill_dense(spec: Any, arrays: Arrays, name: str) -> None:
-  """Copies a dense layer; kernels from heads have the axes (H, K, D)."""
+  """Copies a dense layer; a kernel over heads (H, K, D) becomes a matrix."""
   kernel = arrays[f"{name}/kernel"]
   weight = kernel.reshape(-1, kernel.shape[-1]).T
   spec.weight = np.ascontiguousarray(weight)

@@ -167,7 +167,7 @@ def _score(model: ExportedModel) -> str:
 
 
 def _origin(model: ExportedModel) -> str:
-  """Returns the model card's section on the run that initialized this one."""
+  """Returns the model card's section on a warm start from another run."""
   folder = model.run.workdir
   path = folder / warm_start.FILE
   # An exported model does not have the file.

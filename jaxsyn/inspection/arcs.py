@@ -24,7 +24,7 @@ STEP = 0.36  # inches between two levels of arcs
 def trees(
   seen: Sentence, heading: str = "", translation: str = ""
 ) -> dict[str, Figure]:
-  """Draws a sentence's trees: the parser's, the control's and the model's.
+  """Draws a sentence's parsed tree, control tree and predicted tree.
 
   Args:
     seen: The sentence.
@@ -73,7 +73,7 @@ def tree(
   Args:
     source: The sentence.
     translation: Text below the words.
-    head_W: Other parents than the parser's, e.g. of a control tree. Their
+    head_W: Other parents than the parser's, e.g. in a control tree. Their
       relations are unknown.
     heading: Text above the tree.
     wrong: Words whose arc is dotted and red.

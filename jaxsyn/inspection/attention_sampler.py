@@ -72,7 +72,7 @@ class AttentionSampler:
 
 
 def informative_maps(maps: Sequence[Map]) -> list[Map]:
-  """Returns the attention maps of the first encoder layer with a modifier.
+  """Returns attention maps of the first encoder layer with modified attention.
 
   Without modifiers, returns that of the first layer, and for a recurrent encoder
   cross-attention, one map for each window.

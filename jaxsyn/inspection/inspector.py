@@ -174,7 +174,7 @@ def _sentence(
   target: TargetUnits,
   published: Iterable[Map],
 ) -> Sentence:
-  """Creates a `Sentence`: pools attention to words, labels other maps."""
+  """Creates a `Sentence`; pools attention to words, labels modifier maps."""
   units = {
     "encoder": (source.units, source.units),
     "decoder": (target.rows, target.columns),

@@ -46,7 +46,7 @@ class Panel:
 
 
 def panels(shown: Map) -> list[Panel]:
-  """Returns a panel per head; a single one if a modifier's heads are all equal.
+  """Returns one matrix panel per head, or a single panel for equal matrices.
 
   The title of an attention head names the modifiers that are active on it.
   """
@@ -210,7 +210,7 @@ def _installed() -> tuple[tuple[str, str], ...]:
 
 @functools.cache
 def _characters(path: str) -> frozenset[str]:
-  """Returns the characters that a font file covers; none if it is corrupt."""
+  """Returns the characters that a font file covers; empty if it is corrupt."""
   try:
     return frozenset(map(chr, font_manager.get_font(path).get_charmap()))
   except (OSError, RuntimeError):

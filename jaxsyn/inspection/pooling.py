@@ -37,7 +37,7 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Units of the rows and columns of a translation's maps, and its subwords.
+  """Row and column labels of a translation's attention maps, and subwords.
 
   Attributes:
     rows: Units of decoder and cross-attention: predicted words, then EOS.

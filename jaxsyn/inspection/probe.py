@@ -110,7 +110,7 @@ class Probe:
 
 
 def _strongest(weight_HWW: np.ndarray) -> np.ndarray:
-  """Returns 1 at each word's most attended other word; ties split the 1."""
+  """Marks each word's most attended other word with 1, shared among ties."""
   self_WW = np.eye(weight_HWW.shape[-1], dtype=bool)
   other_HWW = np.where(self_WW, -1.0, weight_HWW)
   best_HWW = other_HWW == other_HWW.max(2, keepdims=True)

@@ -1,4 +1,4 @@
-"""Inspects many sentences: draws the first, and probes attention in all."""
+"""Inspects sentences: draws the first few, and probes attention over all."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def run(
   limit: int = 20,
   layers: Sequence[int] | None = None,
 ) -> Inspection:
-  """Draws the first sentences; compares attention with trees over all of them.
+  """Draws the first sentences; compares attention with trees in all sentences.
 
   Args:
     session: Opened run.

@@ -26,7 +26,7 @@ class ReadSource:
     parsed: Whether there is a tree; without one, words are separated by spaces.
     tree: Name of the tree that the system reads, see config.data.tree: "parsed"
       or a control such as "random"; "none" without trees.
-    given_head_W: Parents in that tree; None if the system reads none.
+    given_head_W: Parents in that tree; None if the system reads no tree.
     subwords: Texts of the subwords, "▁" for a space before them; EOS last.
     units: Rows and columns of pooled attention.
     example: Arrays of `jaxsyn.data.sentence.example.encode_all`.
@@ -44,7 +44,7 @@ class ReadSource:
   example: Mapping[str, np.ndarray]
 
   def head_of_units(self) -> tuple[int, ...]:
-    """Returns the parent unit of each word that has a unit.
+    """Returns each pooled word's parent, as an index into the pooled words.
 
     A word whose parent has no unit is its own parent, like a root.
     """
@@ -64,7 +64,7 @@ class Sentence:
       layer.
     weightings: Arrays exposed by modifiers, between subwords.
     found_head_W: Parents of the source words according to the model's
-      supervised head; None if it has none.
+      supervised head; None without such a head.
   """
 
   source: ReadSource
@@ -77,7 +77,7 @@ class Sentence:
     """Returns a layer's attention map, or the output of one of its modifiers.
 
     Raises:
-      KeyError: There is none.
+      KeyError: There is no such map.
     """
     for m in (*self.attention, *self.weightings):
       if (m.place, m.layer, m.part) == (place, layer, part):

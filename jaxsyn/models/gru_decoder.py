@@ -170,7 +170,7 @@ class Contexts(nn.Module):
     return contexts, weights, tuple(states)
 
   def publish(self, weights: list[Array]) -> None:
-    """Publishes the attention weights of each `Window` for losses and figures."""
+    """Records each attention window's weights for losses and figures."""
     for window, weight_BTS in zip(self._windows(), weights):
       publish(window, "weight_BTS", weight_BTS)
 

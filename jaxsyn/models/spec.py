@@ -41,7 +41,7 @@ class Placement:
   )
 
   def modifiers_in(self, stack: str) -> NamedSpecs[ModifierSpec]:
-    """Returns (name, spec) pairs of a stack's modifiers, in table order."""
+    """Returns (name, spec) pairs of a stack's modifiers, in registry order."""
     return getattr(self, stack)
 
   def modifiers_at_embeddings(self, stack: str) -> NamedSpecs[ModifierSpec]:
@@ -67,7 +67,7 @@ class Placement:
 
 @dataclasses.dataclass(frozen=True)
 class Architecture(Choice):
-  """Base class of architecture options, in addition to those of `Model`."""
+  """Base class of the options of one architecture, such as the Transformer."""
 
   module: ClassVar[type[nn.Module]]  # an `EncoderDecoder`
   remats: ClassVar[tuple[str, ...]] = ("none",)  # of config.train.remat

@@ -80,7 +80,7 @@ class EncoderLayer(nn.Module):
   def __call__(
     self, x_BSD: Array, features: SentenceFeatures
   ) -> tuple[Array, SentenceFeatures]:
-    """Returns the layer's output; adds its attention input to the features."""
+    """Returns the layer output, and features with the attention input added."""
     train, around = features.train, self.around_attention
     query_BSD = around.enter(x_BSD)
     inputs = (*features.inputs, query_BSD)

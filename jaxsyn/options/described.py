@@ -196,7 +196,7 @@ def _type(hint: Any) -> str:
 
 
 def unused_option_error(cls: type, config: Mapping[str, Any], name: str) -> str:
-  """Returns the error message for an option whose choice is not selected.
+  """Returns an error message for an option that the config does not use.
 
   Args:
     cls: Dataclass of the config.

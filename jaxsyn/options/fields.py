@@ -67,7 +67,7 @@ USER_MODE, CHECKPOINT_MODE = ValidationMode.USER, ValidationMode.CHECKPOINT
 
 
 class Choice:
-  """Base class of the frozen dataclasses that are values of an option."""
+  """Base class of option dataclasses that a config field selects by name."""
 
   @classmethod
   def fits(cls, field: str) -> bool:
@@ -106,7 +106,7 @@ class Registry(dict[str, type[S]]):
     return next(n for n, cls in self.items() if cls is type(spec))
 
   def section(self, name: str, **options: Any) -> ml_collections.ConfigDict:
-    """Returns the ConfigDict of a registered class, with changed defaults."""
+    """Returns a registered class's ConfigDict, with the given option values."""
     known = self.check_name(name, ConfigPath(f"the table of {self.kind}s"))
     config = config_dict(self[known])
     for option_name, value in options.items():

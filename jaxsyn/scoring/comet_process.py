@@ -2,7 +2,7 @@
 
 `jaxsyn.scoring.comet` runs it by its path, as jaxsyn is not installed there. Its
 argument is the model. It prints lines of JSON: first the version of COMET and facts
-of the model, then a list of scores for each line of samples.
+about the model, then a list of scores for each line of samples.
 """
 
 import hashlib

@@ -185,7 +185,7 @@ def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
 
   Args:
     sum_B: Sum of the log probabilities of the subwords of each reference.
-    subwords_B: Number of these subwords, EOS included.
+    subwords_B: Number of subwords in each sum, EOS included.
   """
   signature = "nrefs:1|unit:nats per subword"
   scorer = Scorer(Likelihood(), len(sum_B), signature)

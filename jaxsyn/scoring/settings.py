@@ -38,8 +38,8 @@ class Settings:
   """Metrics, tests and tokenizer; each setting has a flag of the same name.
 
   Raises:
-    InputError: An unknown metric or test, a metric twice or none, edges that do
-      not ascend from 1.
+    InputError: An unknown metric or test, no metric or the same one twice, or
+      edges that do not ascend from 1.
   """
 
   metrics: tuple[str, ...] = option(

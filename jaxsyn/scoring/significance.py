@@ -184,7 +184,7 @@ def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
   """Yields blocks of random swap masks (J, B), drawn as sacreBLEU does."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
-  # of 32 rows leave none.
+  # of 32 rows leave no remainder.
   rows = 32 * max(1, 10**6 // (32 * size))
   for start in range(0, samples, rows):
     count = min(rows, samples - start)

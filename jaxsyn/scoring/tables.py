@@ -92,7 +92,7 @@ def _buckets(
 
 
 def interval(difference: Any, decimals: int = 2) -> str:
-  """Formats the confidence interval of a difference; "" if it has none."""
+  """Formats the confidence interval of a difference; "" without an interval."""
   if difference.low is None:
     return ""
   return f"{difference.low:+.{decimals}f} .. {difference.high:+.{decimals}f}"

@@ -80,7 +80,7 @@ class ReaderProcesses:
   def _read_block(
     self, sources: Sequence[Source]
   ) -> list[ReadSource | InputError]:
-    """Converts sentences together, or one by one if one of them is invalid."""
+    """Converts sentences together, or one by one if any is invalid."""
     try:
       return self._call(SessionReader.read_all, sources)
     except InputError as error:

@@ -27,11 +27,11 @@ def run_locations(arguments: Sequence[str]) -> dict[str, list[str]]:
 
   Args:
     arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
-      ensemble several of them, with commas. Without NAME, a run has the name of
+      ensemble, several joined by commas. Without NAME, a run has the name of
       its directory.
 
   Raises:
-    InputError: There are none, two have one name, or one has no directory.
+    InputError: There is no run, two have one name, or one has no directory.
   """
   if not arguments:
     raise InputError("name the folder of a trained run: jaxsyn serve RUN")

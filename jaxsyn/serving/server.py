@@ -28,7 +28,7 @@ from jaxsyn.utils import exits, progress
 
 SHUTDOWN_SECONDS = 30  # in which running requests may finish
 # Receive buffer of a connection in bytes (Linux doubles it, and uses half for
-# itself). The event loop parses all of it at once: 256 kB in chunks of one byte
+# itself). The event loop parses it all at once: 256 kB in chunks of one byte
 # took seconds. A client sends at most this much per round trip.
 RECEIVE_BUFFER = 32768
 # Seconds after which the searching thread lets the event loop run.
@@ -95,7 +95,7 @@ class Server(uvicorn.Server):
   """A uvicorn server that records the signal that ended it.
 
   Attributes:
-    ended_by: Number of the signal that ended the server; 0: none.
+    ended_by: Number of the signal that ended the server; 0: no signal.
   """
 
   def __init__(self, service: Service, app: ASGIApp):
@@ -192,7 +192,7 @@ def compile_programs(service: Service, longest: int) -> None:
 
   Args:
     service: Service whose runs translate.
-    longest: Subwords of a sentence, including EOS; 0: compile nothing.
+    longest: Subwords of a sentence, including EOS; 0 disables compilation.
   """
   shapes: list[BatchShape] = []
   for run in service.runs.values():

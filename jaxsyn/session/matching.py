@@ -98,7 +98,7 @@ def labels(
       field = field_of.get(large[name].shape[axis] - size)
       if field is not None:
         table = label_tables[field]
-        # Some tables begin with an entry for none of them.
+        # Some tables begin with an entry without a label.
         none = ("",) * (size - len(table))
         axis_labels.setdefault(name, {})[axis] = none + table
   return axis_labels

@@ -106,7 +106,7 @@ def normalized_weights(weights: Sequence[float], runs: int) -> list[float]:
   """Returns the weights of an ensemble, normalized to sum to 1.
 
   Args:
-    weights: Positive weight of each run; none: equal weights.
+    weights: Positive weight of each run; empty: equal weights.
     runs: Number of runs.
 
   Raises:

@@ -83,7 +83,7 @@ class Session:
       longest: Maximum number of source subwords; longer lines are truncated.
       batch_transform: Function applied to every host batch, as in
         `jaxsyn.train.run`.
-      weights: Weights of the runs of an ensemble; none: equal weights.
+      weights: Weights of the runs of an ensemble; empty: equal weights.
       **decode: Options of config.decode to change, such as beam=1; those of an
         ensemble are taken from the first run.
 

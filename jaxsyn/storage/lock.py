@@ -91,10 +91,10 @@ def exclusive_lock(
 def shared_lock(folder: PathLike, advice: str = ADVICE) -> Iterator[None]:
   """Locks a directory for reading in a `with` block.
 
-  Any number of processes may read it; none can lock it exclusively. The lock is
-  on DIRECTORY/lock, since network file systems lock directories on one machine
-  only. A directory that cannot be locked (no write permission, a file system
-  without locks, an object store) is read without a lock.
+  Any number of processes may read it; no process can lock it exclusively. The
+  lock is on DIRECTORY/lock, since network file systems lock directories on one
+  machine only. A directory that cannot be locked (no write permission, a file
+  system without locks, an object store) is read without a lock.
 
   Raises:
     InputError: Another process has an exclusive lock. The message names it.
@@ -121,7 +121,7 @@ def lock_owner(folder: PathLike) -> str:
 def flock(folder: PathLike, how: int, waiting: str = "") -> Iterator[None]:
   """Locks a directory in a `with` block without writing a lock file.
 
-  On an object store or a file system without locks, this does nothing.
+  On an object store or a file system without locks, this has no effect.
 
   Args:
     folder: Path of an existing directory.

@@ -1,7 +1,7 @@
 """Registry of attention modifiers, and the base classes for new ones.
 
-Each modifier is one file with options and module, and one line below. The order
-of the table is the order of application: first modifiers of embeddings, queries
+Each modifier is one file with options and module, and one line below. The table
+is in the order of application: first modifiers of embeddings, queries
 and keys; then those that add relative positions; then those that multiply
 scores, add a bias or hide pairs; and last those that replace scores, so that a
 loss supervises what the head computes.

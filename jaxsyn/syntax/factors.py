@@ -51,7 +51,7 @@ class Factor(Choice):
   # Share of the dimensions of an embedding: a lemma has 115 of 500, a tag 10,
   # the position in a word 5 (Sennrich & Haddow, Table 1, from memory).
   share: ClassVar[float] = 10 / 500
-  # Feature that the factor reads in addition to words; "" if none.
+  # Feature that the factor reads in addition to words; "" for words only.
   required_feature: ClassVar[str] = ""
 
   def count(self, site: AttentionSite) -> int:

@@ -7,8 +7,8 @@ for Syntax-aware Neural Machine Translation" (arXiv:1704.04675). Both cited from
 
   h'_v = ReLU(Σ_u g_uv (V_dir h_u + b_dir,rel)),  g_uv = σ(h_u · v̂_dir + b̂_dir,rel)
 
-over the parent u of v, its children and v itself: three directions. The relation
-of an edge is that of the word below it.
+over the parent u of v, its children and v itself: three directions. An edge
+has the relation of the word below it.
 
 Letters: P node, a word or a subword; R relation; X another word.
 """
@@ -172,11 +172,11 @@ class GraphBlock(ModifierSpec):
   """Gated graph convolutions over each word, its parent and its children.
 
   Every layer has a residual connection. All subwords of a word get the same
-  message; EOS and sentences without a tree get none. A word without subwords is
-  skipped: its children depend on its own parent. As in the papers, messages are
-  not normalized by the number of edges; b̂ is initialized to 0. Marcheggiani &
-  Titov's code (from memory) drops edges in training, initializes b̂ of parents and
-  children to 1, and has no bias for the word itself.
+  message; EOS and sentences without a tree get no message. A word without
+  subwords is skipped: its children depend on its own parent. As in the papers,
+  messages are not normalized by the number of edges; b̂ is initialized to 0.
+  Marcheggiani & Titov's code (from memory) drops edges in training, initializes
+  b̂ of parents and children to 1, and has no bias for the word itself.
   """
 
   depth: CountOrOff = option(1, "Number L of convolution layers; 0: none.")

@@ -22,7 +22,7 @@ from jaxsyn.syntax.modifier import (
   StackShape,
 )
 
-# Exclusive target of modifiers: only one of them may replace it.
+# Exclusive target: only one modifier may replace it.
 LAST_DIMENSIONS = "the last dimensions of the embeddings"
 
 

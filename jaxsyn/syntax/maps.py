@@ -105,7 +105,7 @@ class Maps:
     """Returns the arrays whose addresses match the given fields, at least one.
 
     Raises:
-      InputError: There is none; the message lists the published maps.
+      InputError: There is no match; the message lists the published maps.
     """
     matches = tuple(
       published

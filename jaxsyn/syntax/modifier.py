@@ -139,7 +139,7 @@ class ModifierSpec(Choice):
   modifier: ClassVar[type[Modifier]]
   # Stacks in which the modifier works.
   stacks: ClassVar[tuple[str, ...]] = ("encoder",)
-  # Values of options with which the modifier does nothing.
+  # Values of options with which the modifier has no effect.
   disabled_options: ClassVar[Mapping[str, Any]] = {}
 
   @property

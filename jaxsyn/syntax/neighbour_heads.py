@@ -2,7 +2,7 @@
 
 Li et al. 2021, "Improving BERT with Syntax-aware Local Attention"
 (arXiv:2012.15150): a word attends to the words within three edges of itself and
-of its two neighbors in the sentence, and a gate mixes this with attention to all
+its two neighbors in the sentence, and a gate mixes this with attention to all
 words. The mask and the gate follow the authors' code
 (github.com/Neutralzz/syntax_aware_local_attention). Zhang et al. 2020, "SG-Net:
 Syntax-Guided Machine Reading Comprehension" (arXiv:1908.05147, from memory),
@@ -159,11 +159,11 @@ def _with_adjacent_words(near_BWX: Array) -> Array:
 class NeighbourHeads(OnHeads):
   """Attention heads limited to words related to the query's word in the tree.
 
-  All subwords of a word attend to all subwords of these words and of the word
-  itself. For a relation other than "hops", a word without subwords is skipped: its
-  children depend on its own parent. Edges of "hops" are edges of the complete tree,
-  and `context` counts all words. Without a tree, heads attend to the complete
-  sentence. With a gate,
+  All subwords of a word attend to all subwords of the related words and of the
+  word itself. For a relation other than "hops", a word without subwords is
+  skipped: its children depend on its own parent. Edges of "hops" are edges of
+  the complete tree, and `context` counts all words. Without a tree, heads
+  attend to the complete sentence. With a gate,
 
     weight = g · local + (1 - g) · global
 

@@ -6,7 +6,7 @@ needs no parser. It publishes two maps, indexed by the subwords of its side:
 
   log_parse_BQM   log of the mean weight of the modifier's heads; -inf where the
                   mask hides m, and in rows that belong to no subword
-  parent_BQ       subword that q should attend to; -1: none
+  parent_BQ       subword that q should attend to; -1: no subword
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NO_PARENT = -1
 
 
 def first_of_parent_BS(features: SentenceFeatures) -> Array:
-  """Returns the first subword of each subword's parent word; -1 for none.
+  """Returns the first subword of each subword's parent word; -1 without one.
 
   For a root it is the first subword of the root itself.
 
@@ -44,7 +44,7 @@ def first_of_parent_BS(features: SentenceFeatures) -> Array:
 
 
 def chain_BS(features: SentenceFeatures) -> Array:
-  """Returns each subword's attention target in DBSA; -1 for none.
+  """Returns each subword's attention target in DBSA; -1 without a target.
 
   The target is the next subword of the word; for the last one, the first
   subword of the parent word, and for that of a root, the subword itself.
@@ -135,7 +135,7 @@ class SupervisedModifier(HeadsModifier):
     raise NotImplementedError
 
   def targets(self, features: SentenceFeatures) -> Array:
-    """Returns the subword that each subword should attend to; -1 for none."""
+    """Returns each subword's attention target; -1 without a target."""
     raise NotImplementedError
 
   def target_rows(self, target_BQ: Array) -> Array:

@@ -148,7 +148,7 @@ class TreeBias(PairBias):
   The result is score + b_h[φ(q, m)] + c_hqm with the kind φ of the path and a
   term c for its edges. All subwords of a word have its position. Pairs of words
   in different trees share one bias, and pairs with EOS another; a sentence
-  without a tree has none. A path of more than 254 edges counts as one of 254
+  without a tree has no bias. A path of more than 254 edges counts as one of 254
   edges, and its edges are not encoded (c = 0). The paper's virtual node and
   centrality encoding are omitted.
   """

@@ -6,8 +6,8 @@ root, last one first, each a one-hot vector times a power of a learned decay p,
 and all times √((1 - p²) D / 2). They convert trees to binary trees first (left
 child, right sibling). Here a branch is the index of a child among its siblings
 in sentence order, at most `branches` - 1. p is the sigmoid of a parameter and
-starts between 0 and 1; in the authors' library (icecaps, from memory) it is the tanh
-of one that starts near 0, so that it may be negative.
+starts between 0 and 1; the authors' library (icecaps, from memory) takes the
+tanh of a parameter that starts near 0, so that p may be negative.
 
 "laplacian": Dwivedi & Bresson 2021, "A Generalization of Transformer Networks to
 Graphs" (arXiv:2012.09699, from memory), section 2.1: eigenvectors of the Laplacian,

@@ -97,7 +97,7 @@ def merge(by_process: Sequence[Checksums]) -> Checksums:
 
 
 def first_difference(tree: Tree, expected: Checksums) -> str:
-  """Describes the first array that differs from its checksums; "" if none."""
+  """Describes the first array that differs from its checksums; "" if equal."""
   for name, leaf in arrays_by_name(tree).items():
     entry = expected[name]
     if (list(leaf.shape), str(leaf.dtype)) != (entry["shape"], entry["dtype"]):

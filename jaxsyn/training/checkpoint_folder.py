@@ -134,7 +134,7 @@ class CheckpointFolder:
   def in_use(self, step: int) -> Iterator[None]:
     """Prevents the writer from removing a checkpoint while it is read.
 
-    It takes a shared lock on the directory of the checkpoint, and writes nothing.
+    It takes a shared lock on the directory of the checkpoint, without writing.
     Without locks (some file systems, object stores) the checkpoint may be removed,
     and reading it fails.
 

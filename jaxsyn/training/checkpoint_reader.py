@@ -1,7 +1,8 @@
 """Reads parameters from checkpoints of a run that may be training.
 
-Reading writes nothing. If a checkpoint is corrupt, another one is read, and the
-result lists the corrupt one; `jaxsyn.session.parameters` reports or rejects it.
+Reading does not write files. If a checkpoint is corrupt, another one is read,
+and the result lists the corrupt one; `jaxsyn.session.parameters` reports or
+rejects it.
 """
 
 from __future__ import annotations
@@ -138,7 +139,7 @@ class CheckpointReader:
       ema: Whether the run has a moving average, which is returned instead.
 
     Raises:
-      InputError: There is no such checkpoint, none is intact, or it belongs to
+      InputError: There is no such checkpoint, all are corrupt, or it belongs to
         another model.
     """
     if which not in ("best", "last"):

@@ -160,7 +160,7 @@ class CheckpointWriter(CheckpointReader):
       logging.get_absl_logger().removeFilter(_is_not_orbax_traceback)
 
   def restore(self, abstract: Tree) -> tuple[int, Tree, Progress] | None:
-    """Returns the newest intact checkpoint, or None if there is none.
+    """Returns the newest intact checkpoint, or None without one.
 
     Corrupt ones are renamed, with a warning.
 

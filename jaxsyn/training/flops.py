@@ -1,7 +1,7 @@
 """FLOPs of compiled programs, and peak FLOP/s of accelerators.
 
-Only matrix products are counted. XLA's own count (`cost_analysis`) counts the body
-of a loop once, and ignores products that a library computes, as on a GPU.
+Only matrix products are counted. XLA's own count (`cost_analysis`) counts a
+loop's body once, and ignores products that a library computes, as on a GPU.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def product_flops(function: Callable[..., Any], *arguments: Any) -> float:
 
 def traced_flops(jaxpr: Any) -> float:
   """Returns the FLOPs of the matrix products of a traced function."""
-  # Without unused results: of a second pass, only the attention maps are read.
+  # Without unused results: a second pass only provides attention maps.
   used, _ = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
   return _count(used)
 

@@ -71,7 +71,7 @@ def check(patterns: Sequence[str], params: Tree) -> str:
     Line for the log; "" without patterns.
 
   Raises:
-    InputError: A pattern matches no parameter, or nothing is left to train.
+    InputError: A pattern matches no parameter, or all parameters are frozen.
   """
   if not patterns:
     return ""

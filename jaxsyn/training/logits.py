@@ -2,7 +2,7 @@
 
 Logits are the largest array of a step: 1.6 GiB in bfloat16 for 25,000 target
 subwords and a vocabulary of 32,000, and as much again for their gradient. Sums over
-positions do not need all of them at once.
+positions do not need all logits at once.
 
 Letters: P some of the target positions.
 """
@@ -63,9 +63,9 @@ class Logits:
     takes four products instead of three.
 
     Args:
-      function: Function that returns a tree of sums over target positions. Of the
-        features with target positions, it may only read `target_id_BT` and
-        `positions`.
+      function: Function that returns a tree of sums over target positions. The
+        only features with target positions that it may read are `target_id_BT`
+        and `positions`.
       batch: Batch of the model.
       positions: Names of features with axes BT and possibly more.
     """

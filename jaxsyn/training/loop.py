@@ -41,7 +41,7 @@ from jaxsyn.training.stopping import (
 )
 
 # On a CPU, collectives of too many programs in flight deadlock a small thread
-# pool; waiting now and then costs nothing.
+# pool; waiting now and then has no cost.
 _IN_FLIGHT = 8
 _PREFETCH = 2  # batches that are prepared in advance
 _FIRST_STATE, _VALIDATION = "first state", "validation"

@@ -154,7 +154,7 @@ class Layout:
 
   With pmap, a state that is placed for steps (`place_state`) has an axis of devices
   that a state in a checkpoint (`take_state`) lacks. `placed` and `stored` return
-  the shapes and shardings of these two forms.
+  the shapes and shardings of the two forms.
 
   Attributes:
     mesh: Mesh of the devices.

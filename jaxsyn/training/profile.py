@@ -23,7 +23,7 @@ class Profile:
     """Reads the range of steps to record.
 
     Args:
-      steps: "FIRST-LAST", from 1 as in the log; "" records none.
+      steps: "FIRST-LAST", from 1 as in the log; "" disables recording.
       folder: Run directory.
       run_steps: Number of steps of the run.
 

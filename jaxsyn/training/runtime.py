@@ -42,13 +42,14 @@ def set_up_jax(shared: str = "") -> None:
   - fewer garbage collections, which took a fifth of the time of tracing.
 
   Args:
-    shared: Directory that all processes of the run share; "" for none.
+    shared: Directory that all processes of the run share; "" without one.
   """
   # The value "1" may be JAX's own, set when it is imported.
   if os.environ.get("TF_CPP_MIN_LOG_LEVEL", "1") == "1":
     level = jax.config.jax_logging_level  # type: ignore[attr-defined]  # JAX adds it at run time
     jax.config.update("jax_logging_level", "CRITICAL")
-    # Python's loggers keep their level: JAX warns there, e.g. of a missing GPU.
+    # Python's loggers keep their level: JAX warns there, e.g. about a missing
+    # GPU.
     jax.config.update("jax_logging_level", level)
   keep_freed_memory()
   gc.set_threshold(50_000, 20, 100)

@@ -78,7 +78,7 @@ class Recipe:
     losses: Terms of the objective, by name.
     optimiser: Optimizer.
     accumulate: Number of batches per update.
-    ema: Decay of the moving average; 0: none.
+    ema: Decay of the moving average; 0 disables it.
     freeze: Patterns of frozen parameters.
     logits: Maximum number of logits at a time on a device.
   """

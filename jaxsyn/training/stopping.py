@@ -89,7 +89,7 @@ class StopCoordinator:
 
     Args:
       step: Current step, equal on all hosts.
-      local_reason: Reason of this host; "" for none.
+      local_reason: Reason of this host; "" without a reason.
       check_now: Whether all hosts must check at this step.
     """
     if jax.process_count() == 1:

@@ -50,7 +50,7 @@ class Bar:
       note: Function that returns a description of a wait, as `compiling` does,
         or "". During a wait, the speed and remaining time are not shown. It is
         called in another thread.
-      silent: Whether to show nothing.
+      silent: Whether to hide the progress.
     """
     self.name, self.total, self.done = name, total, done
     self.text = ""

@@ -80,7 +80,7 @@ class Pair:
     plurals: Whether each token is a plural.
     heads: Index of the parent of each token; a root is its own parent.
     relations: Dependency relation of each token.
-    translations: Target word of each token, "" if it has none.
+    translations: Target word of each token, "" if it has no target.
     order: Index of the token that each target word translates; the full stop is
       the last word of both sides.
   """

@@ -104,7 +104,7 @@ def split_made():
 
 
 def made(**changes):
-  """Three systems, one of them a control, on one test set."""
+  """Three systems, including one control, on one test set."""
   configs = {name: as_dict(config_of(name)) for name in SCORES}
   controlled = {name: control_of(name, configs) for name in SCORES}
   entries = []

@@ -44,13 +44,13 @@ def test_variance_of_seeds_alone_gives_students_t():
   # The 97.5 % point of Cauchy's law is tan(0.475 π) = 12.706.
   reach = math.tan(0.475 * math.pi)
   assert (result.low, result.high) == pytest.approx((2 - reach, 2 + reach))
-  # Resampled means are 1, 2, 3, none as far from 2 as 0 is: the smallest p.
+  # Resampled means are 1, 2, 3, all closer to 2 than 0 is: the smallest p.
   assert result.bootstrap.p == 1 / 4001
   assert (result.bootstrap.low, result.bootstrap.high) == (1, 3)
 
 
 def test_variance_of_sentences_alone_gives_the_normal_law():
-  # Every seed moves alike, by 1 up or down: a variance of 1, none of seeds.
+  # Every seed moves alike, by 1 up or down: variance 1, but 0 between seeds.
   moves = [1, 3] * 50
   result = compared([2, 2], [moves, moves])
   assert (result.seed_sd, result.sentence_sd) == (0, 1)

@@ -42,8 +42,8 @@ UPOS_IDS = [
   [0, 0],
 ]
 # Lemmas and features of the training and the validation split. In training, a
-# occurs 3 times, b and c twice, d and <unk> once; one word has none. In the
-# validation split, d is frequent.
+# occurs 3 times, b and c twice, d and <unk> once; one word has no lemma. In
+# the validation split, d is frequent.
 LEMMAS = [["b", "a", "a"], ["c", "a", "<unk>"], ["d", "b", "_"], ["c"]]
 FEATS = [["A=1", "_", "B=2|A=1"], ["A=1|B=2", "_", "A=1"], ["_"] * 3, ["C=3"]]
 HELD_OUT = [["d", "d", "e"], ["d", "a", "_"]]

@@ -1,6 +1,6 @@
 """Every file that jaxsyn reads back, under every kind of corruption.
 
-Each case copies intact files, corrupts one of them, and runs the code that reads it.
+Each case copies intact files, corrupts one, and runs the code that reads it.
 It passes if
 
 - the result equals that of the intact files (the file was rebuilt, or this command
@@ -61,7 +61,7 @@ class Folder:
 
 
 def digest(*items: Any) -> str:
-  """Returns one SHA-256 of arrays, texts, numbers and tuples of them."""
+  """Returns one SHA-256 of arrays, texts, numbers and tuples."""
   sha256 = hashlib.sha256()
   for item in items:
     if isinstance(item, np.ndarray):

@@ -41,7 +41,7 @@ class Command:
     arguments: Command line, without the output folder.
     flag: Flag of the output folder.
     progress: Pattern of files that appear in the folder during the work.
-    seconds: Time after the first of these files in which the signal is sent.
+    seconds: Time after the first such file in which the signal is sent.
     result: Function from the output folder to what must be equal.
     intact: Output folder of the command when it is not killed.
   """

@@ -29,7 +29,7 @@ def test_a_row_is_a_mean_and_a_column_a_sum():
   pooled = pool(weight_HQM.astype(np.float32), rows, columns)
   assert pooled.shape == (4, 3, 2)
   np.testing.assert_allclose(pooled.sum(2), 1.0, atol=1e-5)
-  # One subword covers the words 0 and 1, so nothing begins in 1.
+  # One subword covers the words 0 and 1, so no subword begins in 1.
   units = source_units(("New", "York", "."), [0, 2, -1])
   assert units.labels == ("New", ".", "</s>")
   assert units.unit_S == (0, 1, 2)

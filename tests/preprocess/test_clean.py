@@ -42,8 +42,8 @@ def kept(pairs, **options):
   [
     ({}, ("", "x"), ("x", "y")),
     ({}, ("x", " \t\u3000"), ("x", "\u200ba")),
-    # Zero-width characters: no subword is left of them, and EOS would be
-    # trained to give EOS.
+    # Zero-width characters leave no subword, and EOS would be trained to give
+    # EOS.
     ({}, ("x", "\u200b"), ("\u0301", "y")),
     ({}, ("\u200d \ufeff", "\u00ad"), ("x", ".")),
     ({}, ("a\x01b", "c"), ("a\tb", "c")),
@@ -98,7 +98,7 @@ def test_both_sides_must_have_their_language(shared_data):
     clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
 
 
-# Nothing to see in any of these; SentencePiece leaves no subword of the first
+# Texts that show no characters; SentencePiece leaves no subword of the first
 # four, and of the others its blank and an unknown one.
 UNSEEN = ("\u200b", "\ufeff", "\u2581", " \u3000", "\u200d\u200d", "\u00ad")
 

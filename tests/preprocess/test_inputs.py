@@ -42,7 +42,7 @@ def replaced(change, line=5, make=str):
   """Returns a function that makes a file with one other line.
 
   Args:
-    change: the line, or lines, instead of it.
+    change: the line, or lines, that replace it.
     line: its number.
     make: function of a source line that makes the line of the file.
   """

@@ -87,7 +87,7 @@ def whole(tmp_path_factory):
 
 
 def again(whole, tmp_path, copy_raw=False):
-  """The same input for another folder, or a copy of it."""
+  """The same input, or its copy, for another folder."""
   config = whole[0].copy_and_resolve_references()
   config.data.directory = str(tmp_path / "out")
   if copy_raw:

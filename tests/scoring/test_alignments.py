@@ -9,7 +9,7 @@ from jaxsyn import score as command
 from jaxsyn.errors import InputError
 from jaxsyn.scoring import alignments
 
-# Sure: 0-0 1-1 | 0-0 | none. Also possible: 1-2 | 0-1 | 0-0.
+# Sure: 0-0 1-1 | 0-0 | (empty). Also possible: 1-2 | 0-1 | 0-0.
 GOLD = ("0-0 1-1 1?2", "0p1 0-0", "0?0")
 
 

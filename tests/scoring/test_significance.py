@@ -42,7 +42,7 @@ def compared(metric, references, one, other, *, samples=0, seed=12345, **more):
 
 
 def exact(wins, losses, ties, **more):
-  """Exact matches: of the system only, of the baseline only, of both."""
+  """Exact matches by the system only, by the baseline only, by both."""
   references = ["a"] * (wins + losses + ties)
   one = ["x"] * wins + ["a"] * (losses + ties)
   other = ["a"] * wins + ["x"] * losses + ["a"] * ties
@@ -67,7 +67,7 @@ def test_sign_test_excludes_ties_and_reads_the_direction():
 
 
 def test_randomisation_counts_swaps_with_as_large_a_difference():
-  # Three sentences won: swapping all or none gives 3 again, 2 of 8 swaps.
+  # Three sentences won: 2 of 8 swaps, all or no sentences, give 3 again.
   result = p_values(exact(3, 0, 4, samples=4000))["randomisation"]
   sd = (0.25 * 0.75 / 4000) ** 0.5
   assert abs(result - 0.25) < 4 * sd
@@ -98,7 +98,7 @@ def test_interval_is_the_middle_of_the_resampled_differences():
   assert significance.interval_of(np.arange(201.0)) == (5.0, 195.0)
   result = exact(30, 10, 60)
   # Of 100 sentences 20 more: sd of a sentence sqrt(0.4 - 0.04) = 0.6, of the
-  # mean 6 points; 1.96 of them on each side.
+  # mean 6 points; 1.96 sd on each side.
   assert result.value == pytest.approx(20.0)
   assert result.low == pytest.approx(20 - 11.76, abs=1.5)
   assert result.high == pytest.approx(20 + 11.76, abs=1.5)

@@ -162,7 +162,7 @@ def test_defaults_record_the_tokenizer():
   config.data.target_language = "zh-TW"
   loaded = with_defaults(read_config(config)).train
   assert (loaded.tokenizer, selection.title(loaded)) == ("zh", "BLEU (zh)")
-  # Installing another tokenizer later changes nothing.
+  # Installing another tokenizer later has no effect.
   config.train.tokenizer = loaded.tokenizer
   config.data.target_language = "ja"
   assert with_defaults(read_config(config)).train.tokenizer == "zh"

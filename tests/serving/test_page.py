@@ -33,7 +33,7 @@ def address(runs, environment):
 
 @pytest.fixture(scope="module")
 def browser():
-  """A browser; while it is open, nothing else may run an asyncio loop."""
+  """A browser; while it is open, no other code may run an asyncio loop."""
   with playwright.sync_playwright() as player:
     browser = player.chromium.launch(
       executable_path=CHROMIUM, args=["--no-sandbox"]

@@ -32,7 +32,7 @@ def config_of(tiny, runs):
     config = tiny(system)
     config.model.transformer.update(encoder_layers=1)
     config.batch.shapes = 1
-    # The learning rate changes nothing measurable.
+    # The learning rate has no measurable effect.
     config.optimiser.update(
       name="adam", learning_rate=1e-12, schedule="constant"
     )

@@ -163,7 +163,7 @@ CORRUPTIONS = (
 
 @pytest.mark.parametrize("which", ["last", "best"])
 def test_corruption_of_any_file_never_changes_numbers(tmp_path, which):
-  """Reading writes nothing, next to a process that writes."""
+  """Reading does not write files, next to a process that writes."""
   intact = save(tmp_path / "intact")
   unfinished = intact / "checkpoints" / "3.orbax-checkpoint-tmp" / "state"
   unfinished.mkdir(parents=True)

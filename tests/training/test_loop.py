@@ -42,7 +42,7 @@ class GivenScores:
     self._stop_at, self.params = stop_at, []
 
   def compile(self, params):
-    """Compiles nothing."""
+    """Does not compile."""
 
   def __call__(self, params):
     bleu, likelihood = self._scores[len(self.params)]
@@ -158,7 +158,7 @@ def test_patience_counts_validations_since_the_best(train, tmp_path):
   assert [r["best_step"] for r in records] == [1, 2, 3, 3, 5] + [6] * 3
   assert [r["best_bleu"] for r in records] == [0.0] * 4 + [0.1] * 4
   assert (ended.progress.bad, ended.progress.best_rank) == (2, [0.1, -6.4])
-  # The run is finished: nothing is evaluated again.
+  # The run is finished: no step is evaluated again.
   again = train(GivenScores(), patience=2)
   assert (again.reason, again.step, again.compilations) == ("patience", 8, 0)
 

@@ -4,7 +4,7 @@ It reads only the lengths of examples. Every host computes the same batches from
 (seed, epoch) and these lengths, so a position in the data is a pair of
 integers, and resuming is exact and immediate. Batches have a small set of
 shapes, which bounds the number of compilations. Examples are shuffled together
-if all of them fit in memory, else within shuffling windows (`windows`).
+if they all fit in memory, else within shuffling windows (`windows`).
 
 Letters: I example in a shuffling window; 2 source and target; C lengths, as in
 `batch_shapes`.
@@ -144,7 +144,7 @@ class BatchSampler:
   def _shuffled(
     self, id_I: np.ndarray, rng: np.random.Generator, window: Window
   ) -> list[PlannedBatch]:
-    """Returns a shuffling window's batches in random order.
+    """Groups a shuffling window's examples into batches in random order.
 
     Examples that do not fill a batch move on to a larger shape, so a window has
     few incomplete batches, usually one.
@@ -169,7 +169,7 @@ class BatchSampler:
     return [batches[i] for i in rng.permutation(len(batches))]
 
   def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields an endless stream of batches, each with the position after it."""
+    """Yields pairs (position after the batch, planned batch) endlessly."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)

@@ -73,7 +73,7 @@ class LengthCounts(NamedTuple):
   Attributes:
     length_C2: Pairs of lengths in subwords.
     count_C: Number of examples with each pair.
-    words_C2: Largest word counts of these examples.
+    words_C2: Largest word counts of the examples with each pair.
   """
 
   length_C2: np.ndarray

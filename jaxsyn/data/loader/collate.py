@@ -53,7 +53,7 @@ def collate(
     rows: Rows of the arrays: one for each example, then rows of padding.
 
   Raises:
-    ValueError: The shape is too small for an example: nothing is ever cut.
+    ValueError: The shape is too small for an example; no example is ever cut.
   """
   batch: Batch = {}
   # Features with equal sizes share an extent.
@@ -170,7 +170,7 @@ def _square_paddings(length: int) -> np.ndarray:
 
 
 def _linked(examples: Rows, ids: np.ndarray, batch: Batch) -> np.ndarray:
-  """Returns a mask of the subword pairs whose words the alignment links.
+  """Returns a mask of the subword pairs whose words are aligned.
 
   The mask has the axes BTS and the type uint8.
 
@@ -217,7 +217,7 @@ def pad(
   words: int,
   rows: int,
 ) -> Batch:
-  """Pads encoded source sentences, such as those of a request, to a batch.
+  """Returns a padded batch of encoded source sentences, for translation.
 
   Args:
     examples: Rows of `sentence.example.encode_all`, at most `rows`.
@@ -239,7 +239,7 @@ def pad(
 def words_of(example: Mapping[str, np.ndarray], features: Iterable[str]) -> int:
   """Returns an example's number of words, derived from one of its features.
 
-  It is 0 if none of the features determines it. There may be more words than
+  It is 0 if no feature determines it. There may be more words than
   subwords: in Japanese and Chinese, a word may share the subword of the word
   before it.
   """

@@ -201,7 +201,7 @@ class DataLoader:
   def _with_examples(
     self, steps: Iterable[_Step]
   ) -> Iterator[tuple[_Step, LoadedExamples | None]]:
-    """Yields each planned batch with the loaded examples of its window.
+    """Yields planned batches, and loads the examples of each window.
 
     The examples are None if the complete split is in memory.
     """
@@ -232,7 +232,7 @@ class DataLoader:
   def _local_ids(self, planned: PlannedBatch) -> tuple[np.ndarray, int]:
     """Returns this host's example indices and number of rows in a batch."""
     rows = self.shard.rows(planned.shape.rows)
-    # Padding is at the end of all rows, and so at the end of these.
+    # Padding is at the end of all rows, and so at the end of this host's.
     return planned.ids[rows[rows < len(planned.ids)]], len(rows)
 
   def batch(

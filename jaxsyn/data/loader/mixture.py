@@ -3,8 +3,8 @@
 config.data.mixture adds corpora such as back-translations or other domains and
 languages. All directories share one vocabulary; ids of relations and
 annotations are mapped to those of config.data.directory. The rate of a corpus
-is the number of times that an epoch reads it; if the rate is fractional, part
-of the examples is sampled in each epoch (`jaxsyn.data.loader.windows`).
+is the number of times that an epoch reads it; if the rate is fractional, each
+epoch samples part of the examples (`jaxsyn.data.loader.windows`).
 
 Source: rates by temperature, n_i ∝ N_i^(1/T): Arivazhagan et al. 2019
 (arXiv:1907.05019), section 4.2; tags: Caswell et al. 2019 (arXiv:1906.06442).
@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the source-tag id of each additional corpus; [] without tags."""
+  """Returns the id of each additional corpus's source tag; [] without tags."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 
@@ -188,7 +188,7 @@ def _check_vocabulary(first: Dataset, other: Dataset) -> None:
 def _label_tables(
   first: Manifest, other: Manifest, features: Iterable[str]
 ) -> dict[str, np.ndarray]:
-  """Returns tables that map a corpus's label ids to those of the main dataset.
+  """Returns tables that convert a corpus's label ids to the main dataset's.
 
   There is a table for each feature whose labels differ. A label that the first
   dataset lacks becomes UNKNOWN, or NO_RELATION for relations.

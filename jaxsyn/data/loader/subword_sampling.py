@@ -190,7 +190,7 @@ class ResampledSubwords(Transform):
     return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
-    """Returns the total source and target subwords of resampled examples."""
+    """Returns the total source and target subword counts after sampling."""
     source, target = (int(side[ids].sum()) for side in self._split.lengths[:2])
     rows = self._sampled(window, ids)
     if "source" in self._sides:

@@ -68,7 +68,7 @@ class AuxiliaryTaskSpec(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask(AuxiliaryTaskSpec):
-  """Choice "none": translation only, without an auxiliary task."""
+  """Absence of an auxiliary task: the model only translates."""
 
   any: ClassVar[bool] = False
 
@@ -192,7 +192,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the tag that selects translation; None without tags."""
+  """Returns the id of the source tag that requests a translation, or None."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE

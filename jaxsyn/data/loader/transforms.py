@@ -53,7 +53,7 @@ class Transform:
 
   Attributes:
     tags: Number of subwords that are added to each nonempty source.
-    summary: Description for the log; empty for none.
+    summary: Description for the log; may be empty.
     recomputed: Features that are computed without reading their stored values.
   """
 
@@ -62,7 +62,7 @@ class Transform:
   recomputed: frozenset[str] = frozenset()
 
   def required(self, features: Collection[str]) -> set[str]:
-    """Returns the extra features that must be read to compute given ones."""
+    """Returns the additional features needed to compute given features."""
     del features
     return set()
 
@@ -78,7 +78,7 @@ class Transform:
 
 
 class ControlTrees(Transform):
-  """Transform that replaces parse trees with control or partly wrong trees."""
+  """Transform that replaces parse trees with linear, random or noisy trees."""
 
   def __init__(self, tree: TreeControl, seed: int):
     self._tree, self._seed = tree, seed
@@ -98,13 +98,13 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides whose dependency heads the given features depend on."""
+  """Returns the sides on which the features depend on words' parents."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
 
 class SourceTags(Transform):
-  """Transform that adds a tag before, or around, each nonempty source.
+  """Transform that puts tag symbols before, or around, each nonempty source.
 
   Tags around the source select the task of translation, and a tag before it
   identifies the corpus of a mixture.
@@ -119,7 +119,7 @@ class SourceTags(Transform):
 
 
 class CorpusLabels(Transform):
-  """Transform that maps a corpus's label ids to those of the main dataset.
+  """Transform that converts a corpus's label ids to the main dataset's ids.
 
   Labels are dependency relations and annotations of words.
   """
@@ -194,7 +194,7 @@ def translations(
   transforms: Sequence[Transform] = (),
   tagged: bool = True,
 ) -> Examples:
-  """Returns the translation examples of a split, with control trees and tags.
+  """Returns a split's examples with the config's trees and task tags applied.
 
   Args:
     split: Opened split.
@@ -257,7 +257,7 @@ def with_auxiliary_task(
 
 
 def wrong_parents(split: Split, data: Data, seed: int) -> dict[str, float]:
-  """Returns the fraction of words, by side, whose parent is made wrong.
+  """Returns the fraction of words given an artificial wrong parent, by side.
 
   All trees are read. Sentences without a tree do not count; roots and one-word
   sentences do. The result is empty unless config.data.tree is "wrong_parents".

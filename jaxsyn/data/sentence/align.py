@@ -1,8 +1,9 @@
 """Aligns words and subwords by their character offsets in the raw sentence.
 
 Parsers give the words and SentencePiece gives the subwords of the same text, so
-nothing is tokenized again. `spans` finds the offsets of words, `words_of_pieces` the
-word of each subword. Spellings are compared by their visible characters.
+no text is tokenized again. `spans` finds the offsets of words,
+`words_of_pieces` the word of each subword. Spellings are compared by their
+visible characters.
 """
 
 from __future__ import annotations

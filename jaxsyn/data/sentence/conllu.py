@@ -100,7 +100,7 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 def blocks(
   lines: Iterable[bytes | None], file: str, replace: bool = False
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees in CoNLL-U lines, with a `Faulty` for each malformed tree.
+  """Yields the trees in CoNLL-U lines, and an error object per bad tree.
 
   A PAUSE among the lines is yielded too.
 
@@ -131,7 +131,7 @@ def blocks(
 def _block(
   file: str, first: int, lines: list[bytes], replace: bool
 ) -> Block | Faulty | None:
-  """Parses a sentence's CoNLL-U lines into a tree, or a `Faulty` for an error.
+  """Parses a sentence's CoNLL-U lines into a tree or an error object.
 
   The result is None if all lines are comments.
   """
@@ -167,7 +167,7 @@ def _block(
 
 
 def attach(blocks: Iterable[Block], text: str) -> Parse:
-  """Makes the parse of a raw text line from its CoNLL-U trees.
+  """Aligns CoNLL-U trees with a raw text line; returns the line's parse.
 
   Forms and text are compared as in `align.spans`. All roots are kept.
 
@@ -211,7 +211,8 @@ def match(
 ) -> Iterator[Parse]:
   """Yields the parse of each line, joined from consecutive CoNLL-U trees.
 
-  A line takes as many trees as its visible characters need, none if it has none.
+  A line takes as many trees as its visible characters need; a line without
+  visible characters takes no tree.
 
   Args:
     blocks: Trees in the order of the text.

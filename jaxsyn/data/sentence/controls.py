@@ -1,4 +1,4 @@
-"""Types of dependency trees: the parser's, noisy ones, and controls.
+"""Types of dependency trees: parsed, noisy, and artificial control trees.
 
 A control (linear or random trees) is independent of the text, so it shows what a
 system gains from any tree. `sentence.example.replace_trees` replaces the parser's
@@ -23,7 +23,7 @@ from jaxsyn.options.bounds import Range
 
 @dataclasses.dataclass(frozen=True)
 class TreeControl(Choice):
-  """Base class of tree types: parsed trees, noisy trees and controls.
+  """Base class of tree types: parsed, noisy and artificial control trees.
 
   Attributes:
     control: Whether the trees are independent of the text.

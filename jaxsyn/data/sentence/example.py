@@ -170,7 +170,7 @@ def _sentence_seeds(
 def replace_trees(
   rows: Rows, side: str, *, tree: TreeControl, seed: int
 ) -> Rows:
-  """Returns examples with the trees of one side replaced by another type.
+  """Returns examples with one side's trees replaced by another tree type.
 
   Args:
     rows: Examples with ids, words and heads of this side.

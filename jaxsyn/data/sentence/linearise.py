@@ -24,7 +24,7 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the texts of the task tags, the head mark and all brackets."""
+  """Returns the symbols of linearized trees: task tags, head mark, brackets."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 

@@ -64,7 +64,7 @@ def _other_parents(
   random_W: np.ndarray,
 ) -> np.ndarray:
   """Returns a random new parent for one word in each of several trees."""
-  # From here on, W covers the words of these trees only.
+  # From here on, W covers only the words in these trees.
   begin_B = np.cumsum(words) - words
   shift_W = np.repeat(first_B - begin_B, words)
   index_W = np.arange(words.sum()) + shift_W
@@ -98,7 +98,7 @@ def wrong_parents(head_W: np.ndarray, rate: float, seed: int) -> np.ndarray:
   a word may become its new parent, with equal probability.
 
   Fewer words are wrong if no tree has so many: a single word, or words that are all
-  roots, stay unchanged; in a tree of two words both or none are wrong.
+  roots, stay unchanged; in a tree of two words both are wrong or both right.
 
   Args:
     head_W: Parent of each word; a root is its own.

@@ -4,8 +4,8 @@
   <doc docid="..."><p>
   <seg id="1">India and Japan ...</seg>
 
-Formats: the DTD of NIST's mteval script, and the <dataset> of WMT since 2021. Only
-the tags of these formats count, since segments may have a bare "<" or "&".
+Formats: the DTD of NIST's mteval script, and the <dataset> of WMT since 2021.
+Only their tags count, since segments may have a bare "<" or "&".
 """
 
 from __future__ import annotations

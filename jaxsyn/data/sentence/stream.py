@@ -29,7 +29,7 @@ def is_conllu(path: str | os.PathLike[str]) -> bool:
 def sentences(
   path: str, trees: bool, errors: str = "strict"
 ) -> Iterator[Source | Faulty | None]:
-  """Yields an input's lines or parses, and PAUSE when none is available yet.
+  """Yields an input's lines or parses, and PAUSE while the next one is pending.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.

@@ -73,7 +73,7 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
 def arriving_lines(
   path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
-  """Yields an input's lines as they arrive, and PAUSE when none is available.
+  """Yields an input's lines as they arrive, and PAUSE when no line is ready.
 
   A line that is not UTF-8, has NUL or is too long yields a Faulty, whose text has
   U+FFFD for unreadable characters.
@@ -120,7 +120,7 @@ def strict_items(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes a line; returns an error message ("" if none) and the text."""
+  """Decodes a line; returns an error message ("" if valid) and the text."""
   fault = ""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
@@ -231,7 +231,7 @@ def _arriving(file: io.BufferedReader) -> Iterator[bytes | None]:
   # would hold the lock of the stream, and Python would abort.
   poller = select.poll()
   poller.register(file, select.POLLIN)
-  # `read1` leaves nothing in the buffer, so polling the descriptor suffices.
+  # `read1` leaves the buffer empty, so polling the descriptor suffices.
   block = file.read1(_BLOCK)
   while block:
     yield block

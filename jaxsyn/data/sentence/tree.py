@@ -141,10 +141,10 @@ def parent_mid(
   root get the middle of their own word, a subword without a word (EOS) its own
   position. A parent may have no subwords: normalization deletes it, or it shares a
   subword with the word before it, as in Japanese. The nearest ancestor that has any
-  is then used; if there is none, the word counts as a root.
+  is then used; without one, the word counts as a root.
 
   Args:
-    word_S: Word of each subword; -1: none.
+    word_S: Word of each subword; -1: no word.
     head_W: Parent of each word; a root is its own.
     pieces, words: Number of subwords and words of each tree; None for one tree.
 

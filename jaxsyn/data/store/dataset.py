@@ -126,7 +126,7 @@ class Dataset:
   def sentences(
     self, split: str, side: str
   ) -> Iterator[str] | Iterator[conllu.Parse]:
-    """Yields one side's parses in a split, or raw lines if it has no trees.
+    """Yields one side's parses in a split, or raw lines if it was not parsed.
 
     Raises:
       CorruptDatasetError: A file with text or trees differs from the manifest.

@@ -186,7 +186,7 @@ def _check_gzip(path: pathlib.Path, limit: int) -> None:
 def record(path: pathlib.Path) -> str:
   """Returns the recorded origin, date and SHA-256 of a file in one line.
 
-  Returns "" if nothing is recorded.
+  Returns "" if there is no record.
   """
   try:
     text = files.read_bytes(_record(path)).decode(errors="replace")

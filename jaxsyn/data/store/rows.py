@@ -125,9 +125,9 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths for given features: 0 words on sides without any.
+    """Returns the lengths, with 0 words on sides without given word features.
 
-    A side has 0 words if none of the features is of its words.
+    A side has 0 words if no feature describes its words.
     """
     sides = {
       side_of(name) for name in features if FEATURES[name].axes in ("W", "WW")
@@ -199,7 +199,7 @@ class InvalidExampleError(ValueError):
 
 
 def reject(bad: np.ndarray, why: str) -> None:
-  """Raises InvalidExampleError for the first bad record, if there is one."""
+  """Raises InvalidExampleError for the first record marked as bad, if any."""
   if bad.any():
     raise InvalidExampleError(int(np.argmax(bad)), why)
 

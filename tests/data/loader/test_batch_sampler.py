@@ -36,7 +36,7 @@ def lengths():
 
 def test_plans_four_pairs_of_two_lengths():
   # Pairs (2,2) x3 and (4,4) x1. One shape (4,4): 4 pairs · 8 = 32 positions.
-  # Adding (2,2) saves 3 · 4 = 12; nothing else is on the grid.
+  # Adding (2,2) saves 3 · 4 = 12; no other shape is on the grid.
   source, none = np.array([2, 2, 2, 4]), np.zeros(4, int)
   active = LengthCounts.of(Lengths(source, source, none, none)).rounded(1)
   for limit, lengths in ((1, [(4, 4)]), (5, [(2, 2), (4, 4)])):

@@ -59,7 +59,7 @@ def example(source, target, links):
 
 
 EXAMPLES = [
-  # More words than subwords: word 1 of the source has none, nor has word 9.
+  # More words than subwords: words 1 and 9 of the source have no subword.
   example([0, 2, -1], [0, 0, 1, -1], [(0, 0), (1, 0), (2, 1), (9, 1)]),
   example([0, 0, 1, -1], [0, -1], [(0, 0), (1, 0)]),
   example([-1], [-1], []),

@@ -184,7 +184,7 @@ DIFFICULT = [
   ),
   # Combining marks, and a character that normalization spells out.
   parsed("e\u0301te\u0301 ½", "1 e\u0301te\u0301 0 root NOUN", "2 ½ 1 dep NUM"),
-  # Zero-width characters: in a word, and a word of nothing else.
+  # Zero-width characters: in a word, and as a complete word.
   parsed(
     "\u200bfoo \u200d bar",
     "1 foo 0 root X",
@@ -201,7 +201,7 @@ DIFFICULT = [
 
 @pytest.fixture(scope="module", params=["bpe", "char", "word"])
 def small(request, tmp_path_factory) -> Vocabulary:
-  """A vocabulary of these sentences except for some of their words."""
+  """A vocabulary of the sentences above except for some of their words."""
   path = tmp_path_factory.mktemp("vocabulary") / "small.model"
   texts = [parse.text for parse in DIFFICULT[:-2] if "½" not in parse.text]
   options = Subwords(size=60, type=request.param)

@@ -73,7 +73,7 @@ def skeleton_of(bracketing, heads=True):
       ([1, 2, 2, 4, 2], [1, 2, 4, 1, 3]),
       "The monkey eats a banana",
       "(root (nsubj (det The ) monkey ) eats (obj (det a ) banana ) )",
-      # A word that nothing depends on needs no mark of its position.
+      # A word without dependents needs no mark of its position.
       "(root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )",
     ),
     # Several roots and an unknown label.
@@ -155,7 +155,7 @@ def test_deep_chain():
 
 def test_subwords_replace_words():
   bracketing = linearise([1, 1, 1], [1, 4, 3])
-  # Word 0 is subwords 0 and 1, word 1 has none, word 2 is subword 2; EOS.
+  # Word 0 is subwords 0 and 1, word 1 has no subword, word 2 is subword 2; EOS.
   placed = of_subwords(bracketing, np.array([0, 0, 2, -1]))
   assert shown(placed, "xyz.") == "(root (det x y ) (obj z ) )"
 

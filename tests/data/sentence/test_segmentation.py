@@ -43,7 +43,7 @@ def test_merges_are_dropped_again_at_each_step(p):
     "a b c": p * p,
   }
   check_frequencies(by_merges, "abc", MERGES, p, expected)
-  # Two merges that exclude nothing; the first may be dropped and then made.
+  # Two independent merges; the first may be dropped and then made.
   expected = {
     "ab xy": (first + second) * (1 - p),
     "ab x y": first * p,

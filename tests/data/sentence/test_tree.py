@@ -53,7 +53,7 @@ def test_distances_and_depths_of_many_trees_equal_search():
     ([0, 1, 1, 2, 2, 3, -1], [2, 2, 2, 0], [3.5, 3.5, 3.5, 3.5, 3.5, 0, 6]),
     # 0 <- 1 <- 2 <- 3; words 1 and 2 have no subword: 3 sees 0.
     ([0, 3], [0, 0, 1, 2], [0, 0]),
-    # The root itself has none: its dependents count as roots.
+    # The root itself has no subword: its dependents count as roots.
     ([1, 1, 2, -1], [0, 0, 1], [0.5, 0.5, 0.5, 3]),
     ([-1], [], [0]),
     ([-1], [0], [0]),

@@ -176,8 +176,8 @@ def test_offsets_count_characters_of_the_raw_text(model):
 
 
 def test_word_vocabulary_ignores_the_coverage(tmp_path):
-  # x... 4, é 3; b, c and ｃ (NFKC: c) 2 each, of which b comes first; a 1. Of the
-  # letters 98 % are x, so at that coverage others would count as rare.
+  # x... 4, é 3; b, c and ｃ (NFKC: c) 2 each, of which b comes first; a 1. x is
+  # 98 % of all letters, so at that coverage others would count as rare.
   long = "x" * 200
   lines = [f"{long} é ｃ", f"{long} é b", f"{long} é b", f"{long} c a"]
   options = Subwords(size=7, type="word", character_coverage=0.98)

@@ -51,7 +51,7 @@ def same_as_protobuf(rows, payloads, wanted=WANTED):
   """Asserts that decoded features have the values that protobuf reads.
 
   Raises:
-    DecodeError: A payload is none, or a feature is missing or of another kind.
+    DecodeError: A payload is invalid, or a feature missing or of another kind.
   """
   for i, payload in enumerate(payloads):
     proto = tf_example_pb2.Example.FromString(payload)

@@ -40,7 +40,7 @@ class Identity:
   Attributes:
     kind: Name in `jaxsyn.data.sentence.parsers.PARSERS`.
     name: Name of the model; compared only if there is no hash.
-    sha256: Hash of the model's file or files; "" if there are none.
+    sha256: Hash of the model's file or files; "" without files.
     version: Version of the software, for messages.
     options: Values of the options that change trees, by option name.
   """
@@ -226,7 +226,7 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns a line's parse and trees; no trees if their words differ from it."""
+  """Returns a line's parse and trees; a treeless parse if words differ."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse, is_composed = _attach(trees, line)
@@ -242,7 +242,7 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
 
 
 def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Builds a line's parse from its trees; returns whether that took NFC, too."""
+  """Returns a line's parse, and whether matching needed NFC normalization."""
   try:
     return conllu.attach(trees, line), False
   except InputError:

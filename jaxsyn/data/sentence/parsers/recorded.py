@@ -64,7 +64,7 @@ def check(
 ) -> None:
   """Raises InputError unless a side was parsed with the given parser.
 
-  Any parser is accepted if the manifest names none.
+  If the manifest names no parser, any parser is accepted.
   """
   expected = identity(manifest, side)
   if expected and expected.key != parser.key:

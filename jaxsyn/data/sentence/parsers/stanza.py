@@ -84,7 +84,7 @@ class StanzaParser(Parser):
     )
 
   def _texts(self, lines: Sequence[str]) -> list[str]:
-    # Stanza splits at empty lines; there are none in one line.
+    # Stanza splits at empty lines, so each text is put on one line.
     documents = [self._document([], text=on_one_line(line)) for line in lines]
     return [_text(f"{document:C}") for document in self.nlp(documents) or []]
 
