@@ -64,7 +64,7 @@ class Plan:
 
 
 def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
-  """Checks that the options are compatible, and resolves them.
+  """Builds the plan of a run (model, losses, optimizer) from its config.
 
   Args:
     config: Config of `jaxsyn.config.read_config`.
@@ -137,7 +137,7 @@ def resolve(config: Config, manifest: Mapping[str, Mapping[str, Any]]) -> Plan:
 
 
 def check_trees(plans: Collection[Plan]) -> None:
-  """Checks that some system reads the trees that config.data.tree selects.
+  """Raises InputError if config.data.tree has no effect on any of the systems.
 
   Raises:
     InputError: The trees are not the parser's, and no system reads them.
@@ -153,7 +153,7 @@ def check_trees(plans: Collection[Plan]) -> None:
 
 
 def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
-  """Checks that the sentences have trees if the system reads trees.
+  """Returns warnings about splits in which many sentences lack needed trees.
 
   This includes controls: a sentence without a tree has no control tree either.
 
@@ -207,7 +207,7 @@ def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
 
 
 def _reads_trees(plan: Plan) -> bool:
-  """Returns whether the choice of trees has an effect on training."""
+  """Returns whether config.data.tree has an effect on training."""
   data = plan.config.data
   if data.tree.sampled and plan.sampled_sides:
     return True
@@ -221,7 +221,7 @@ def _reads_trees(plan: Plan) -> bool:
 
 
 def _check_model(spec: ModelSpec) -> None:
-  """Checks the attention modifiers in each stack of a model.
+  """Raises InputError if attention modifiers conflict or do not fit the model.
 
   Raises:
     InputError: A modifier does not work in its stack or architecture, two of
@@ -255,7 +255,7 @@ def _check_model(spec: ModelSpec) -> None:
 
 
 def _without_inactive(spec: ModelSpec) -> ModelSpec:
-  """Returns the model spec without inactive modifiers, which need no trees."""
+  """Returns the model spec without attention modifiers that have no effect."""
   active = {
     place: tuple(
       (name, part)
@@ -283,7 +283,7 @@ def _check_replacements(
 
 
 def _read_by(spec: ModelSpec, when: str) -> frozenset[str]:
-  """Returns the features that modifiers and the architecture read.
+  """Returns the batch features that the modifiers and the architecture read.
 
   Args:
     spec: Specification of the model.

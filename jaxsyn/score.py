@@ -116,7 +116,7 @@ def run(
 def in_buckets(
   table: buckets.Buckets, scored: Scored, baseline: str, settings: Settings
 ) -> Iterator[ScoredBucket]:
-  """Yields each bucket of sentences with its scores and differences."""
+  """Yields the scores and baseline differences of each bucket of sentences."""
   for bucket, part in buckets.parts(table, scored):
     measured = {name: runs[0] for name, runs in part.items()}
     yield ScoredBucket(
@@ -177,7 +177,7 @@ def _parses(
 
 
 def _report_tokenizers(values: flags.FlagValues) -> None:
-  """Prints to standard error the tokenizers selected by language."""
+  """Prints to standard error which tokenizer each language flag selects."""
   language, first = values.language, values.reference[0]
   if language and not values.tokenizer:
     print(f"--language: {tokenizers.summary(language)}", file=sys.stderr)

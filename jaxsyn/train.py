@@ -84,7 +84,7 @@ def _run(
   folder: str | pathlib.Path,
   user_transform: BatchTransform | None,
 ) -> loop.TrainingEnd:
-  """Trains with a complete config, while the data is locked."""
+  """Trains with a complete config; the caller holds a lock on the data."""
   # The system and its data.
   dataset = Dataset(config.data.directory)
   plan = resolve(config, dataset.manifest)
@@ -208,7 +208,7 @@ def _attention_logger(
 
 
 def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
-  """Returns the fraction of words with wrong parents, by split and side.
+  """Returns the fraction of words given a wrong parent, by split and side.
 
   Splits are those for training, validation and test. The result is empty unless
   config.data.tree is "wrong_parents".

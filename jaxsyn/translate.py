@@ -141,7 +141,7 @@ def _blocks(
 
 
 def _request(item: Source | Request | Faulty, index: int) -> Request | None:
-  """Converts an input item to a request that has an index."""
+  """Converts an input line to a request with its index; None if unreadable."""
   source = item.text if isinstance(item, Faulty) else item
   if source is None:
     return None
@@ -152,7 +152,7 @@ def _request(item: Source | Request | Faulty, index: int) -> Request | None:
 
 
 class _ErrorOnAllHosts(InputError):
-  """Input error that is raised on all hosts."""
+  """InputError that every host of a distributed translation raises."""
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -171,7 +171,7 @@ def _main(values: flags.FlagValues) -> None:
 
 
 def _translate(values: flags.FlagValues) -> None:
-  """Translates the input that the flags name; raises InputError."""
+  """Translates the input given by --input and writes the translations."""
   hosts.on_main_process(
     lambda: exits.check_target(values.output, "--output", store=True)
   )

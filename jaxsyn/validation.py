@@ -224,7 +224,7 @@ def _on_one_device(params: Any) -> Any:
 
 
 def _check_lengths(split: Split) -> int:
-  """Returns the split's maximum length in subwords, if within the limit.
+  """Returns a split's maximum length in subwords; InputError above the limit.
 
   Raises:
     InputError: It exceeds MAX_LENGTH, which would need too much memory.

@@ -67,7 +67,7 @@ LIMITS: dict[str, Callable[..., bool]] = {
 def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
-  """Returns the selected filters, by the reason for which each drops pairs."""
+  """Returns a dict from drop reasons to filters of sentence pairs."""
   found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
@@ -106,7 +106,7 @@ def _language_filter(source_language: str, target_language: str) -> Filter:
 
 
 def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Applies filters to the pairs of a chunk; checks optional input files.
+  """Filters one chunk of sentence pairs; checks optional input files.
 
   Writes "reasons": 0 for each line that is kept, otherwise the index of its
   filter, from 1; and "keys.N", the hashes and line indices of the kept pairs
@@ -157,7 +157,7 @@ def _first_reason(pair: Pair, tests: Sequence[Filter]) -> int:
 
 
 def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Adds up the dropped pairs of all chunks by split and reason.
+  """Sums the counts of dropped pairs over all chunks, by split and reason.
 
   Raises:
     InputError: No pair of a split has text on both sides.

@@ -36,7 +36,7 @@ _LABELS = 20_000  # of an annotation without a fixed set of labels, per side
 
 
 class Alternatives(OptionalFeature):
-  """Optional feature: parses of a line besides the best one.
+  """Optional feature: alternative parses of each line, besides the best.
 
   They must have the same words as the best parse.
   """
@@ -93,7 +93,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns alternative parses with the best parse's words, and use counts.
+  """Returns alternative parses with the same words as the best, and counts.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was

@@ -84,7 +84,7 @@ class Inputs:
   def job(
     self, outputs: Outputs, new: pathlib.Path, cache: pathlib.Path
   ) -> PrepareJob:
-    """Returns the job that workers run; for arguments see `PrepareJob`."""
+    """Returns the picklable description of this preparation for workers."""
     parsers = {
       side: (self.specs[side], parser.identity)
       for side, parser in self.parsers.items()

@@ -152,13 +152,13 @@ class JobContext:
     return {side: loaded[paths[side]] for side in schema.SIDES}
 
   def summary(self, stage: str) -> Result:
-    """Returns the summary of a finished stage, reading its file only once."""
+    """Returns the combined result of a finished stage; reads its file once."""
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
 
   def duplicates(self, partitions: int) -> np.ndarray:
-    """Returns the sorted line indices of training pairs that repeat others.
+    """Returns sorted line indices of training pairs that repeat earlier ones.
 
     Args:
       partitions: Number of `clean.find_duplicates` tasks.
@@ -192,7 +192,7 @@ class JobContext:
     return chunks
 
   def chunk(self, number: int) -> Chunk:
-    """Returns the chunk with the given index among all splits."""
+    """Returns the chunk with the given index in the list of all chunks."""
     return self.all_chunks[number]
 
   def chunks(self, name: str) -> list[int]:

@@ -75,7 +75,7 @@ def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
 
 
 class OptionalFeature:
-  """Base class of optional features; subclasses override methods as needed.
+  """Base class of optional features of examples, such as word alignments.
 
   Attributes:
     name: Key in the manifest of a dataset that has this feature.

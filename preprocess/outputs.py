@@ -154,7 +154,7 @@ class Outputs:
     return np.load(io.BytesIO(self.read(task, part)), allow_pickle=False)
 
   def result(self, task: str) -> Result:
-    """Returns the result of a finished task; raises the errors of `read`."""
+    """Returns the result of a finished task; InputError if it is corrupt."""
     return self.read_json(task, _HEADER)["result"]
 
   def finished(self, task: str, deep: bool = False) -> Header | None:
@@ -199,5 +199,5 @@ class Outputs:
       output.header.result = dict(summary)
 
   def summary(self, stage: str) -> Result:
-    """Returns the summary of a finished stage; raises the errors of `read`."""
+    """Returns the summary of a finished stage; InputError if it is corrupt."""
     return self.result(f"summaries/{stage}")

@@ -133,7 +133,7 @@ _Signs = tuple[str | int | _Word, ...]  # labels, CLOSE, and words
 
 
 def _closed(content: Sequence[str | _Signs]) -> _Signs:
-  """Flattens a complete bracket into a sequence of labels, words and CLOSE."""
+  """Flattens a parsed bracket to a sequence of labels, words and CLOSE."""
   label = content[0] if content and isinstance(content[0], str) else ""
   children = content[1:] if label else content
   if len(children) == 1 and isinstance(children[0], str):  # a pre-terminal

@@ -42,7 +42,7 @@ class Source:
   total: int = 0
 
   def content_key(self, sha256: str) -> str:
-    """Returns a string that identifies the text of the source.
+    """Returns a key that identifies the text that is read from the file.
 
     Args:
       sha256: Hash of the file.
@@ -65,7 +65,7 @@ class MissingFileError(InputError):
 
 
 def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
-  """Parses config.prepare.downloads; returns the download of each file name.
+  """Parses config.prepare.downloads to a dict from file name to download.
 
   Raises:
     InputError: An entry is not (file name, URL, SHA-256[, bytes]), or a name is

@@ -137,7 +137,7 @@ READERS: dict[str, Reader] = {
 
 
 def reader_of(name: str) -> str:
-  """Returns the key in READERS for a file name or an entry "tfds:NAME"."""
+  """Returns the format of a file or "tfds:NAME" entry, a key of READERS."""
   if name.startswith("tfds:"):
     return "tfds"
   readers = READERS.items()

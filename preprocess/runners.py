@@ -188,7 +188,7 @@ _loaded = threading.local()  # pickled job of this thread, and its context
 
 
 def context_of(job: bytes) -> JobContext:
-  """Returns the context of a pickled job, which each thread creates once."""
+  """Unpickles a job and returns its `JobContext`, created once per thread."""
   if getattr(_loaded, "job", None) != job:
     _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
   return _loaded.context

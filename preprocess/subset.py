@@ -25,7 +25,7 @@ _BLOCK = 1 << 20  # lines that are sorted at once, in addition to the subset
 def draw(
   options: Subset, count: int, total: int, clean_lines: Iterable[np.ndarray]
 ) -> list[int]:
-  """Draws a random training subset; returns its highest (rank, line index).
+  """Draws a random subset; returns (random number, line) of its last pair.
 
   Args:
     options: Size and seed of the subset.

@@ -89,7 +89,7 @@ def count(parses: Iterable[Parse]) -> Stats:
 
 
 class Share(NamedTuple):
-  """A percentage of lines, trees, words or characters, and its usual limit.
+  """Percentage of lines, trees, words or characters, with a warning limit.
 
   Attributes:
     part: Name of a statistic.

@@ -140,7 +140,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
 def _check_lines(
   line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
 ) -> None:
-  """Raises InvalidExampleError unless line numbers ascend, in the subset."""
+  """Raises InvalidExampleError unless line numbers ascend within the subset."""
   if drawn is not None and not np.isin(line, drawn).all():
     i = int(np.argmin(np.isin(line, drawn)))
     raise InvalidExampleError(i, f"line {line[i]} is not in {file}")
@@ -170,7 +170,7 @@ def _compare(stored: Rows, made: Rows) -> None:
 
 
 def _texts(pairs: Sequence[tuple[str | Parse, str | Parse]]) -> Rows:
-  """Returns the texts of sentence pairs as features with their UTF-8 bytes."""
+  """Encodes the texts of sentence pairs as arrays of UTF-8 bytes."""
   examples = []
   for pair in pairs:
     texts = [one if isinstance(one, str) else one.text for one in pair]

@@ -119,7 +119,7 @@ class Registry(dict[str, type[S]]):
 
 @dataclasses.dataclass(frozen=True)
 class RegistryKey:
-  """Type annotation of strings that must be names in a registry."""
+  """Annotation for str options whose value must be a name in a registry."""
 
   registry: Registry[Any]
 
@@ -129,7 +129,7 @@ class RegistryKey:
 
 @dataclasses.dataclass(frozen=True)
 class OptionMetadata:
-  """Metadata of an option, in addition to its type and default.
+  """Help text, unit and other metadata of an option, except its default.
 
   Attributes:
     meaning: Help text.
@@ -178,12 +178,12 @@ def choices(
 
 
 def with_default(cls: Any, name: str, default: Any) -> Any:
-  """Returns a field for an option of another dataclass, with a new default."""
+  """Copies an option field of another dataclass, with a new default value."""
   return _field(metadata(cls.__dataclass_fields__[name]), default)
 
 
 def section(cls: Any, **rest: Any) -> Any:
-  """Returns a dataclass field for a config section, described by its docstring.
+  """Returns a dataclass field for a nested section of the config.
 
   Args:
     cls: Dataclass of the section.
@@ -216,7 +216,7 @@ Fields = dict[str, tuple[dataclasses.Field[Any], Any]]
 
 
 def _fields_of(cls: Any) -> Fields:
-  """Maps option names of a section's dataclass to fields and types."""
+  """Maps each option name of a dataclass to its field and annotated type."""
   hints = typing.get_type_hints(cls, include_extras=True)
   return {
     field.name: (field, None if metadata(field).registry else hints[field.name])
@@ -235,7 +235,7 @@ def range_of(cls: type, field: str) -> Range:
 
 
 def siblings(details: OptionMetadata) -> dict[str, type]:
-  """Returns the classes that have config sections next to a `choice` field.
+  """Returns the classes that a `choice` field can select and that have options.
 
   Choices without options have no section.
   """
@@ -254,7 +254,7 @@ def inherits(cls: type, base: type, name: str) -> bool:
 
 
 def config_dict(cls: type) -> ml_collections.ConfigDict:
-  """Returns the ConfigDict of a section's dataclass, with all defaults.
+  """Converts an options dataclass to an ml_collections ConfigDict of defaults.
 
   Next to a field that selects a registered choice are the sections of all
   choices, so that a command line can set any of their options.
@@ -281,7 +281,7 @@ def config_dict(cls: type) -> ml_collections.ConfigDict:
 def _add_siblings(
   config: ml_collections.ConfigDict, specs: Mapping[str, type]
 ) -> None:
-  """Adds the config sections of all classes that a field can select.
+  """Adds a config section for each class that a `choice` field can select.
 
   The options that a choice inherits from another one are linked to those of the
   other, so that a dataset config that sizes the Transformer also sizes an
@@ -299,7 +299,7 @@ def _add_siblings(
 
 
 def as_dict(settings: Any) -> dict[str, Any]:
-  """Returns a config as a nested dict, without options of unselected choices.
+  """Converts a config to a nested dict; omits options of unselected classes.
 
   The values can be written as JSON.
   """

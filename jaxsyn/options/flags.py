@@ -30,7 +30,7 @@ def number_flag(
 def field_flag(
   section: type, name: str, meaning: str, kind: type = int
 ) -> None:
-  """Defines a command-line flag that overrides an option, with its bounds."""
+  """Defines a numeric command-line flag with the bounds of a config option."""
   number_flag(name, None, range_of(section, name), meaning, kind)
 
 
@@ -44,7 +44,7 @@ def list_flag(name: str, default: Sequence[str], meaning: str) -> None:
 
 
 class _List(flags.Flag[Any]):
-  """List flag that accumulates repeated values; absl's keeps only the last."""
+  """Flag whose repeated uses extend one list; absl keeps only the last use."""
 
   def parse(self, argument: Any) -> None:
     before: list[str] = list(self.value or ()) if self.present else []

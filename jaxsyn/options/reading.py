@@ -100,7 +100,7 @@ def _read_choices(
   path: ConfigPath,
   mode: ValidationMode,
 ) -> NamedSpecs[Any]:
-  """Returns a (name, instance) pair for each class that a field selects."""
+  """Returns (name, instance) of each class that a `choices` field selects."""
   registry, default = metadata(field).registry, typing.cast(Any, field.default)
   assert registry is not None
   selected = config.get(field.name, {one: {} for one in default})

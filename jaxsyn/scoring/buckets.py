@@ -123,7 +123,7 @@ def check_edges(edges: Sequence[int]) -> None:
 
 
 def in_buckets(facts: Facts, edges: Sequence[int] = EDGES) -> list[Buckets]:
-  """Divides the sentences into buckets, once for each property.
+  """Assigns sentences to buckets by each property, such as length or depth.
 
   Args:
     facts: Facts of `sentence_facts`.
@@ -173,7 +173,7 @@ def _integer_labels(ends: Sequence[int], first: int) -> list[str]:
 
 
 def parts(table: Buckets, scored: Scored) -> Iterator[tuple[Bucket, Scored]]:
-  """Yields each bucket with its sentences' statistics, or {} if empty."""
+  """Yields each bucket with the metric statistics of its sentences."""
   for index, label in enumerate(table.labels):
     chosen_B = table.bucket_B == index
     count = int(chosen_B.sum())

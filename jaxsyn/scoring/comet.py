@@ -46,7 +46,7 @@ Sample = tuple[str, str, str]  # source, translation, reference
 
 @dataclasses.dataclass(frozen=True)
 class Comet(Metric):
-  """COMET, the mean of sentence scores times 100."""
+  """COMET metric: the mean of the sentence scores, times 100."""
 
   model: str = option(
     "Unbabel/wmt22-comet-da",
@@ -107,7 +107,7 @@ class Comet(Metric):
 
 
 class CometProcess:
-  """A process that has loaded a COMET model.
+  """Handle of a child process that computes scores with a COMET model.
 
   Attributes:
     version: Version of COMET.

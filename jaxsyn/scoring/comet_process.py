@@ -1,4 +1,4 @@
-"""Program that computes COMET scores, in an environment with COMET.
+"""Program that computes COMET scores in COMET's own Python environment.
 
 `jaxsyn.scoring.comet` runs it by its path, as jaxsyn is not installed there. Its
 argument is the model. It prints lines of JSON: first the version of COMET and facts

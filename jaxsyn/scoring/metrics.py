@@ -30,7 +30,7 @@ from jaxsyn.scoring.tokenizers import OF_BLANKS, bleu_of, cutter
 
 
 class SacreBleuMetric(Metric):
-  """A metric that sacreBLEU computes.
+  """Base class of the metrics that sacreBLEU computes.
 
   Attributes:
     formula: sacreBLEU's metric, which computes the score of a sum.
@@ -54,7 +54,7 @@ class SacreBleuMetric(Metric):
     cut: Callable[[str], str] = str,
     **signature_parts: str,
   ) -> Scorer:
-    """Returns a scorer that computes one of sacreBLEU's metrics.
+    """Returns a scorer that wraps one of sacreBLEU's metric objects.
 
     Args:
       metric: sacreBLEU's metric, which has read the references.
@@ -280,10 +280,10 @@ def heading(title: str) -> str:
 
 
 def decimals(title: str) -> int:
-  """Returns the number of decimals with which scores are printed."""
+  """Returns how many decimals to print in scores of the given metric."""
   return 4 if title == Likelihood.title else 2
 
 
 def larger_is_better(title: str) -> bool:
-  """Returns whether larger scores are better, by the metric's title."""
+  """Returns whether larger is better for the metric with the given title."""
   return all(m.larger_is_better for m in METRICS.values() if m.title == title)

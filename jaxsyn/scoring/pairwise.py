@@ -17,7 +17,7 @@ from sacrebleu.metrics.helpers import extract_all_char_ngrams
 
 
 def chrf(texts: Sequence[str]) -> np.ndarray:
-  """Returns sacreBLEU's chrF2 for all pairs of texts, as a matrix (A, E)."""
+  """Returns the matrix of sacreBLEU's chrF2 scores for all pairs of texts."""
   count, orders = len(texts), CHRF.CHAR_ORDER
   counters = [extract_all_char_ngrams(text, orders) for text in texts]
   precision_AE, recall_AE = np.zeros((2, count, count))

@@ -27,7 +27,7 @@ ALPHA, BETA = 0.25, 0.10  # the defaults of the authors' program, as in WAT
 
 
 class Ribes(Metric):
-  """RIBES, the mean over sentences in percent."""
+  """RIBES metric: the mean of the sentence scores, in percent."""
 
   title = "RIBES"
   of_words = True

@@ -60,7 +60,7 @@ class References:
 
   @property
   def case(self) -> str:
-    """Entry for the case in a metric's signature, such as "case:lc"."""
+    """Letter-case part of metric signatures: "case:lc" or "case:mixed"."""
     return f"case:{'lc' if self.lowercase else 'mixed'}"
 
 
@@ -87,10 +87,10 @@ class Metric(Choice):
   dtype: ClassVar[type] = np.float64
 
   def check(self) -> None:
-    """Raises InputError if required software is not installed."""
+    """Raises InputError if software that the metric needs is missing."""
 
   def scorer(self, references: References) -> Scorer:
-    """Returns a scorer for translations, which reads the references once."""
+    """Returns a scorer that compares translations with given references."""
     raise NotImplementedError
 
   def score(self, sum_I: np.ndarray) -> float:
@@ -98,7 +98,7 @@ class Metric(Choice):
     return float(self.scores(sum_I[np.newaxis])[0])
 
   def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    """Returns one score per row of summed sentence statistics."""
+    """Returns a score for each row of statistics, summed over sentences."""
     return 100 * sum_JI[:, 0] / np.maximum(1, sum_JI[:, 1])
 
   def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
@@ -165,7 +165,7 @@ def mean_of(
   cut: Callable[[str], Any],
   signature: str,
 ) -> Scorer:
-  """Returns a scorer that averages sentence scores between 0 and 1.
+  """Returns a scorer that averages a given sentence-level score function.
 
   Args:
     metric: The metric.
@@ -185,13 +185,13 @@ def mean_of(
 
 
 def mean_statistics(score_B: np.ndarray) -> np.ndarray:
-  """Returns rows (score, 1) of sentences, whose sum gives the mean score."""
+  """Returns a row (score, 1) per sentence; summed rows give the mean score."""
   return np.stack([score_B, np.ones_like(score_B)], axis=1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-  """Statistics of a system's translations under one metric, by sentence."""
+  """Per-sentence statistics of a system's translations under one metric."""
 
   scorer: Scorer
   statistic_BI: np.ndarray
@@ -205,12 +205,12 @@ class Measured:
 
   @functools.cached_property
   def value(self) -> float:
-    """The metric's score of all sentences together."""
+    """Corpus-level score: the score of all sentences together."""
     return self.scorer.metric.score(self.statistic_BI.sum(axis=0))
 
   @functools.cached_property
   def sentence_B(self) -> np.ndarray:
-    """The score of each sentence on its own.
+    """Sentence-level scores: one score for each sentence.
 
     For BLEU this is sacreBLEU's sentence BLEU (`-sl`): smoothed (exp), up to the
     longest n-gram of the sentence.
@@ -224,7 +224,7 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class MeanOfSets(Measured):
-  """Statistics of several test sets, whose score is the mean of their scores.
+  """Statistics of several test sets; the score is the mean of the sets' scores.
 
   Attributes:
     parts: Translations of each test set.

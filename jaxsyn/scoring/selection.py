@@ -62,12 +62,12 @@ class Selector:
 
 
 def name_of(selection: str) -> str:
-  """Returns the printed name of a checkpoint metric, such as "BLEU"."""
+  """Returns the title of a checkpoint-selection metric, such as "BLEU"."""
   return SELECTIONS[selection].title
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
-  """Returns the name and tokenizer of a checkpoint metric: "BLEU (13a)".
+  """Returns a checkpoint-selection metric with its tokenizer: "BLEU (13a)".
 
   Args:
     train: Section of a config `with_defaults`, or metadata of `save_best`.

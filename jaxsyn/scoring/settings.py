@@ -93,7 +93,7 @@ class Settings:
 
   @property
   def specs(self) -> list[Metric]:
-    """Selected metrics, with their options."""
+    """Metric objects for the selected metrics, such as BLEU and COMET."""
     comet = Comet(self.comet_model, self.comet_python)
     return [
       comet if SCORED[name] is Comet else SCORED[name]()

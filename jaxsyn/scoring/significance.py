@@ -74,7 +74,7 @@ def difference(
   interval: bool = True,
   resampled: np.ndarray | None = None,
 ) -> Difference:
-  """Compares two systems under one metric.
+  """Returns the score difference of two systems, with interval and tests.
 
   Args:
     names: Names of the system and the baseline.
@@ -113,7 +113,7 @@ def differences(
   draws: Draws,
   interval: bool,
 ) -> tuple[Difference, ...]:
-  """Compares each system with the baseline under each metric."""
+  """Returns the difference to the baseline for each system and metric."""
   results = []
   for name, metrics in measured.items():
     if name == baseline:
@@ -181,7 +181,7 @@ def shuffled(baseline: Measured, system: Measured, draws: Draws) -> np.ndarray:
 
 
 def _coins(samples: int, size: int, seed: int) -> Iterator[np.ndarray]:
-  """Yields blocks of random swap masks (J, B), drawn as sacreBLEU does."""
+  """Yields random masks that decide which outputs to swap, as in sacreBLEU."""
   random = np.random.default_rng(seed)
   # NumPy splits each 32 bits into coins and discards the rest of a call: calls
   # of 32 rows leave no remainder.
@@ -227,7 +227,7 @@ def share(hits: np.ndarray) -> float:
 def paired_test(
   name: str, pair: Pair, draws: Draws, resampled: np.ndarray | None = None
 ) -> PairedTest:
-  """Runs a significance test on two systems.
+  """Runs one paired significance test on two systems; returns the p-values.
 
   Args:
     name: Name in TESTS.

@@ -25,7 +25,7 @@ OF_BLANKS = ("13a", "intl", "none")
 
 
 class Language(NamedTuple):
-  """Language for which another tokenizer is better than "13a".
+  """Language for which tokenizers other than "13a" are better, and its names.
 
   Attributes:
     tokenizers: Suitable tokenizers; the first that is installed is used.
@@ -112,7 +112,7 @@ def is_known(language: str) -> bool:
 
 
 def resolved(tokenizer: str, language: str) -> str:
-  """Returns the tokenizer, or the default of the language if it is "".
+  """Returns the given tokenizer, or for "" the default of the language.
 
   Raises:
     InputError: The tokenizer is unknown or not installed.

@@ -29,7 +29,7 @@ class QueueFullError(Exception):
 
 
 class SentenceResult(NamedTuple):
-  """Translations of one sentence.
+  """N-best translations of one sentence, and whether it was truncated.
 
   Attributes:
     nbest: Translations, best first.
@@ -62,7 +62,7 @@ class Job:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sentence:
-  """Sentence of a job.
+  """One sentence of a client's request, with a future of its result.
 
   Attributes:
     job: Its job.
@@ -136,11 +136,11 @@ class Worker:
       return self._count_waiting()
 
   def max_sentences(self, run: ServedRun) -> int:
-    """Returns the maximum number of sentences in a batch of a run."""
+    """Returns the maximum batch size of a run, in sentences."""
     return self._max_sentences or run.batch_size
 
   def close(self) -> Future[None]:
-    """Stops the thread after the current batch; the future is done then."""
+    """Stops the thread after its current batch; returns a future to await."""
     with self._lock:
       self._is_closed = True
     ended = self._thread.submit(lambda: None)
@@ -152,7 +152,7 @@ class Worker:
     return sum(len(job.waiting) for job in jobs)
 
   def _work(self, run: ServedRun) -> None:
-    """Translates or inspects a batch of a run, and schedules the next one."""
+    """Translates or inspects one batch of a run; schedules the next batch."""
     with self._lock:
       batch = [] if self._is_closed else self._take_batch(run)
     # Those that are cancelled from here on end during the search.
@@ -181,7 +181,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _errors_to(sentences: Sequence[Sentence]) -> Iterator[None]:
-  """Passes an error of the `with` block to clients that await a sentence."""
+  """Stores an exception of the `with` block in the sentences' futures."""
   try:
     yield
   except Exception as error:
@@ -197,7 +197,7 @@ def _inspect(run: ServedRun, sentence: Sentence) -> None:
 
 
 def _translate(run: ServedRun, batch: Sequence[Sentence]) -> None:
-  """Translates sentences; reports each error only to the client concerned."""
+  """Translates a batch; an error only affects the sentence that caused it."""
   inputs: list[_Input] = []
   with _errors_to(batch):
     read = run.readers.read([sentence.request.source for sentence in batch])

@@ -55,7 +55,7 @@ class ReaderProcesses:
       self.why_no_parser = str(error)
 
   def parse(self, line: str) -> Parse:
-    """Returns the tree of a raw line; raises InputError."""
+    """Parses a raw line in a worker process and returns its tree."""
     return self._call(SessionReader.tree_of, line)
 
   def read(self, sources: Sequence[Source]) -> list[ReadSource | InputError]:
@@ -89,7 +89,7 @@ class ReaderProcesses:
     return [self._read_block([source])[0] for source in sources]
 
   def _call(self, function: Callable[..., Any], *args: Any) -> Any:
-    """Calls a function in a worker process; restarts dead processes."""
+    """Calls a function in a worker; restarts dead workers and tries again."""
     for is_last in (False, True):
       workers = self._workers
       try:

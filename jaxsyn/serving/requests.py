@@ -1,4 +1,4 @@
-"""Reads JSON requests to the service, within its limits.
+"""Parses JSON request bodies and checks them against the service limits.
 
 This module does not import Starlette, since `jaxsyn serve --help` must work
 without it. The functions raise the errors of `jaxsyn.decode.requests`.
@@ -68,7 +68,7 @@ class ServiceLimits:
 
 @dataclasses.dataclass(frozen=True)
 class TranslateRequest:
-  """Fields of POST /translate; an empty run name selects the first run."""
+  """Parsed body of POST /translate; an empty run name means the first run."""
 
   run: str
   requests: tuple[Request, ...]
@@ -78,7 +78,7 @@ class TranslateRequest:
 
 @dataclasses.dataclass(frozen=True)
 class ParseRequest:
-  """Fields of POST /parse."""
+  """Parsed body of POST /parse: a run name and a sentence."""
 
   run: str
   text: str
@@ -86,7 +86,7 @@ class ParseRequest:
 
 @dataclasses.dataclass(frozen=True)
 class InspectRequest:
-  """Fields of POST /inspect."""
+  """Parsed body of POST /inspect: a run name and a sentence or parse."""
 
   run: str
   source: Source
@@ -191,7 +191,7 @@ def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
 
 
 def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns which of several alternative fields a request contains."""
+  """Returns which of several mutually exclusive fields a request contains."""
   present = [name for name in names if name in fields]
   if len(present) != 1:
     listing = " and ".join(map(repr, present)) or "none"

@@ -1,4 +1,4 @@
-"""Creates JSON responses, errors, and the headers of all responses."""
+"""JSON responses, error handlers and security headers of the HTTP service."""
 
 from __future__ import annotations
 

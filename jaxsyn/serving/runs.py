@@ -1,4 +1,4 @@
-"""Runs offered by the service: names, parsers, models and descriptions."""
+"""Trained runs that the HTTP service offers: names, models and parsers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED = re.compile(r"([\w.-]{1,80})=(.+)")
 
 
 def run_locations(arguments: Sequence[str]) -> dict[str, list[str]]:
-  """Returns the directories of the runs of the command line, by name.
+  """Returns the run directories given on the command line, by run name.
 
   Args:
     arguments: FOLDER, FOLDER@CHECKPOINT, hub:OWNER/NAME or NAME=FOLDER; for an
@@ -115,7 +115,7 @@ class ServedRun:
 
   @functools.cached_property
   def inspector(self) -> Inspector:
-    """Inspector of the run; raises InputError for an ensemble."""
+    """Collector of attention maps; raises InputError for an ensemble."""
     return Inspector(self.session)
 
   @property

@@ -186,7 +186,7 @@ class BatchShape(NamedTuple):
 
 
 def compile_programs(service: Service, longest: int) -> None:
-  """Compiles the programs for all sentences up to a maximum length.
+  """Compiles the translation programs for sentences up to a maximum length.
 
   The programs for one short sentence come first, for every run.
 

@@ -1,4 +1,4 @@
-"""Implements the HTTP paths that docs/serving.md describes."""
+"""HTTP endpoints of `jaxsyn serve`: /translate, /parse, /inspect and others."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Service:
     )
 
   def close(self) -> Future[None]:
-    """Stops accepting jobs; returns a future of the current batch's end."""
+    """Rejects new jobs; returns a future to await the current batch's end."""
     self.state = "ending"
     self._parsers.shutdown(wait=False, cancel_futures=True)
     for run in self.runs.values():
@@ -327,7 +327,7 @@ async def _collect(results: Results, count: int) -> list[dict[str, Any]]:
 
 
 async def _json_lines(results: Results) -> AsyncGenerator[bytes, None]:
-  """Yields a line of JSON per result; a failure is the last line."""
+  """Yields each result as a line of JSON; an error line ends the stream."""
   try:
     async with contextlib.aclosing(results):
       async for result in results:
@@ -345,5 +345,5 @@ async def _wait_for_disconnect(request: Request) -> None:
 
 
 def _busy(message: str) -> HTTPException:
-  """Returns the error for a request that may succeed a few seconds later."""
+  """Returns an HTTP 503 error that asks the client to retry in 5 seconds."""
   return HTTPException(503, message, {"Retry-After": "5"})

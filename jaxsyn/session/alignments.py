@@ -150,7 +150,7 @@ def replace_unknown(text: str, unknown: Sequence[str]) -> str:
 
 
 def _head(member: Member, layer: int | None) -> tuple[int, int]:
-  """Returns the (layer, head) that aligns words; MEAN averages all heads."""
+  """Returns the (layer, head) used to align words; head MEAN: all heads."""
   guided = [
     (loss.layer, loss.head)
     for loss in member.plan.recipe.losses.values()

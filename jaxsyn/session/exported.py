@@ -34,7 +34,7 @@ _FORMAT = 1
 
 @dataclasses.dataclass(frozen=True)
 class _ExportRecord:
-  """Fields of the file model.json."""
+  """Content of model.json, which describes an exported checkpoint."""
 
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]

@@ -30,7 +30,7 @@ NAMES = ("mbr", "alignments", "alignment_layer", "replace_unknowns")
 
 
 def define() -> None:
-  """Defines the flags --mbr and --replace_unknowns, and those of alignment."""
+  """Defines --mbr, --replace_unknowns and the word-alignment flags."""
   number_flag(
     "mbr",
     None,

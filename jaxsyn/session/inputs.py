@@ -27,7 +27,7 @@ def of_flags(
   faults: list[str],
   check: Callable[[Request], object] = lambda request: None,
 ) -> Iterator[Request | Faulty | None]:
-  """Yields the translation requests in the input that the flags name.
+  """Yields translation requests from the file or stream that --input names.
 
   Args:
     values: Flags --input, --conllu, --json, --prefix and --errors.
@@ -68,7 +68,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues, errors: str) -> Iterable[Any]:
-  """Returns the sentences or requests in the input, with Faulty and PAUSE."""
+  """Returns the items of the input: sentences or requests, faults, pauses."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")

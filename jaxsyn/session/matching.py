@@ -37,7 +37,7 @@ LabelledArray = tuple[np.ndarray, AxisLabels]
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """Parameters of a model, with labels for axes of subwords or relations.
+  """Parameters of a model by name, with subword or relation labels of axes.
 
   Attributes:
     arrays: Name -> array; of a new model, shapes suffice.

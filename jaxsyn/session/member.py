@@ -1,4 +1,4 @@
-"""Members of a session: opened runs, with their readers and parameters."""
+"""Runs opened for translation: config, parameters and source reader."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def open_member(
   longest: int,
   decode: Mapping[str, Any],
 ) -> Member:
-  """Opens a run with its reader and its parameters.
+  """Opens a run for translation: config, source reader and parameters.
 
   Args:
     folder: Run directory; FOLDER@CHECKPOINT selects a checkpoint.

@@ -32,7 +32,7 @@ NAMES = (
 
 
 def define() -> None:
-  """Defines --search, --beam, --alpha, and the options of all strategies."""
+  """Defines --search, --beam, --alpha and flags of each decoding strategy."""
   flags.DEFINE_enum(
     "search",
     None,

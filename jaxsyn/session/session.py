@@ -149,7 +149,7 @@ class Session:
     return self.search(examples, output_requests)
 
   def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Checks the target prefixes of requests; compiles each to an automaton.
+    """Compiles the target prefix of each request to an automaton.
 
     Raises:
       InputError: A prefix cannot be written; the message names the line.
@@ -164,7 +164,7 @@ class Session:
     return output_requests
 
   def output_request(self, request: Request, index: int = 0) -> OutputRequest:
-    """Checks the target prefix of a request; compiles it to an automaton.
+    """Compiles the target prefix of a request to an automaton.
 
     Args:
       request: Sentence and prefix.
@@ -199,7 +199,7 @@ class Session:
     return self.examples(self.reader.read_async(sources))
 
   def examples(self, read: Future[list[ReadSource]]) -> list[Example]:
-    """Waits for examples from `reader.read_async`; counts truncated lines."""
+    """Returns model inputs from `reader.read_async`; counts truncated lines."""
     results = read.result()
     self.cut += sum(is_cut for _, is_cut in results)
     return [example for example, _ in results]
@@ -211,7 +211,7 @@ class Session:
     on_progress: ProgressCallback = ignore_progress,
     is_wanted: Callable[[int], bool] | None = None,
   ) -> list[list[Translation]]:
-    """Returns the n-best translations of examples.
+    """Returns the n-best translations of sentences given as model inputs.
 
     Args:
       examples: Examples of `read`.
@@ -289,7 +289,7 @@ class Session:
     self._translate.compile(self.params, examples)
 
   def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the padded sizes that a search of the examples starts with."""
+    """Returns the static array sizes with which translation would start."""
     return self._translate.sizes(examples)
 
   @property

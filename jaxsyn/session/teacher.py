@@ -46,7 +46,7 @@ class Teacher:
     config: Config,
     manifest: Mapping[str, Any],
   ):
-    """Reads the teacher's parameters.
+    """Opens the teacher's run and reads its parameters.
 
     Args:
       loss: Loss that learns from the teacher.
@@ -78,7 +78,7 @@ class Teacher:
     self._compute = jax.jit(functools.partial(loss.teacher_features, model))
 
   def chain(self, transform: BatchTransform | None) -> BatchTransform:
-    """Returns `transform` extended to add the teacher's outputs to a batch."""
+    """Returns a batch transform that also adds the teacher's outputs."""
 
     def both(batch: Batch) -> Batch:
       batch = batch if transform is None else transform(batch)
@@ -150,7 +150,7 @@ def write(folder: PathLike, teachers: Sequence[Teacher]) -> None:
 
 
 def _losses(plan: Plan) -> list[tuple[ConfigPath, TeacherLoss]]:
-  """Returns the losses that learn from other runs, with their config paths."""
+  """Returns the distillation losses of a run, with their config paths."""
   return [
     (ROOT / "losses" / name, loss)
     for name, loss in plan.config.losses
@@ -164,7 +164,7 @@ def _open(
   config: Config,
   manifest: Mapping[str, Any],
 ) -> tuple[Run, ModelSpec]:
-  """Opens a teacher; its model spec exposes the maps that the loss reads."""
+  """Opens a teacher; returns its run and its model spec for distillation."""
   if not loss.teacher:
     raise (path / "teacher").error(
       "='' names no run: give the run directory of a system that reads trees, "
@@ -186,7 +186,7 @@ def _differences(
   run: Run,
   features: Collection[str],
 ) -> Iterator[str]:
-  """Yields the ways in which a teacher does not fit the data of the run.
+  """Yields messages about differences between the teacher's data and the run's.
 
   Args:
     loss: Loss that learns from the teacher.

@@ -55,7 +55,7 @@ class WarmStart:
     return dataclasses.replace(state, params=params, ema=ema)
 
   def _initial(self, path: Any, random: jax.Array) -> jax.Array:
-    """Returns the initial value of a parameter.
+    """Returns the initial value of a parameter: copied, random, or both.
 
     Args:
       path: Path of the parameter.
@@ -177,6 +177,6 @@ def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
 
 
 def _listed(names: Sequence[str]) -> str:
-  """Joins the first names of a list, and appends the number of the others."""
+  """Joins the first four names, and appends how many more there are."""
   more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
   return ", ".join(names[:_SHOWN]) + more

@@ -183,7 +183,7 @@ def write_record(path: pathlib.Path, content: Mapping[str, Any]) -> None:
 
 
 def wrong_parents(workdir: PathLike) -> dict[str, dict[str, float]]:
-  """Returns the fraction of deliberately wrong parents, by split and side.
+  """Returns the fraction of words given a wrong parent, by split and side.
 
   Empty unless config.data.tree of the run is "wrong_parents".
 
@@ -220,7 +220,7 @@ def differences(
 
 
 def shortened(differences: Sequence[str]) -> str:
-  """Joins the first five config differences, and the number of the others."""
+  """Joins the first five config differences, and appends how many more."""
   more = len(differences) - SHOWN
   suffix = f"; and {more} more" if more > 0 else ""
   return "; ".join(differences[:SHOWN]) + suffix

@@ -57,7 +57,7 @@ def sha256_of(path: PathLike) -> str:
 
 
 def sha256_texts(texts: Iterable[str]) -> str:
-  """Returns one SHA-256 of a sequence of texts and their lengths."""
+  """Returns a single SHA-256 hash of a sequence of texts."""
   digest = hashlib.sha256()
   for text in texts:
     data = text.encode("utf-8")

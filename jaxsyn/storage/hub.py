@@ -25,7 +25,7 @@ def is_named(folder: PathLike) -> bool:
 
 
 def refuse(folder: PathLike, flag: str) -> None:
-  """Raises InputError for an output path on a hub, naming the path's flag."""
+  """Raises InputError if an output path is on the Hugging Face Hub."""
   if is_named(folder):
     raise InputError(
       f"{flag} {folder}: jaxsyn does not write to a hub. Name a local folder, "

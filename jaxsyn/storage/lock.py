@@ -189,7 +189,7 @@ def _lock_shared(file: TextIO, folder: PathLike, advice: str) -> None:
 
 
 def _sign(file: TextIO) -> None:
-  """Appends a line about this process to a lock file."""
+  """Appends the id, host and time of this process to a lock file."""
   since = time.strftime("%Y-%m-%d %H:%M:%S")
   line = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
   # Not buffered: on a full disk, closing the file would fail again.
@@ -209,7 +209,7 @@ def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
 
 
 def _may_run(line: str) -> bool:
-  """Returns whether the process on a lock file's line may still be running.
+  """Returns whether the process named in a lock-file line may still run.
 
   Processes on other machines may always run.
   """

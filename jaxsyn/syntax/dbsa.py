@@ -44,7 +44,7 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether a subword's parent is predicted at the step that reads it.
+    """Whether the decoder state after reading a subword predicts its parent.
 
     Otherwise the row before, which predicts the subword, parses it.
     """

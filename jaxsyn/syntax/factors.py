@@ -43,7 +43,7 @@ POSITIONS = 100  # number of labels of "position"; later words share the last
 
 @dataclasses.dataclass(frozen=True)
 class Factor(Choice):
-  """Base class of factors, such as part of speech, which label each subword.
+  """Base class of factors: kinds of subword labels, such as part of speech.
 
   Labels count from 1; a subword of no word has label 0.
   """

@@ -65,7 +65,7 @@ class GaussianModifier(HeadsModifier):
     return jnp.full((1, 1, 1, 1), spec.sigma, jnp.float32)
 
   def exponent(self, distance_BQM: Array) -> Array:
-    """Returns the Gaussian's exponents (BHQM) in float32; H may be 1."""
+    """Returns the exponents of the Gaussian for given distances."""
     return gaussian_exponent(distance_BQM[:, None], self.sigma_1111())
 
   def apply_weights(

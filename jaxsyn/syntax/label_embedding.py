@@ -1,4 +1,4 @@
-"""Dependency relations in the last dimensions of token embeddings (S&H).
+"""Dependency relations in the last dimensions of token embeddings.
 
 Sennrich & Haddow 2016, "Linguistic Input Features Improve Neural Machine
 Translation", as adapted to the Transformer by Bugliarello & Okazaki 2020

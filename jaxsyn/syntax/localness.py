@@ -70,7 +70,7 @@ class _Localness(HeadsModifier):
   def _window_BHQ(
     self, hidden_BQHK: Array, k_BMHK: Array, real_BS: Array
   ) -> Array:
-    """Returns window widths as fractions of the sentence length; Q may be 1."""
+    """Returns predicted window widths as fractions of the sentence length."""
     if self.spec.window == "layer":
       real_BM11 = real_BS[:, :, None, None]
       count_B11 = jnp.maximum(real_BS.sum(1), 1)[:, None, None]

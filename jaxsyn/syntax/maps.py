@@ -55,7 +55,7 @@ class Published:
 
 
 def publish(module: nn.Module, kind: str, value: Array) -> None:
-  """Publishes (sows) an array of a module for losses and figures.
+  """Sows an array into the Flax collection "maps", for losses and figures.
 
   The compiler drops arrays that are not read, and `init` does not store any.
   If an array is published twice, the last value counts.

@@ -65,7 +65,7 @@ class AttentionSite:
     return self.width // self.heads
 
   def for_modifier(self, name: str) -> AttentionSite:
-    """Returns a copy of the site with the name of a modifier."""
+    """Returns a copy of this location with the name of a modifier."""
     return dataclasses.replace(self, modifier=name)
 
 
@@ -84,7 +84,7 @@ class Modifier(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Array:
-    """Computes the modifier's values that all layers of a stack share.
+    """Computes values that the modifier reuses in all layers of a stack.
 
     Layers read them in `features.shared_features`. A modifier that overrides
     this has one more module, at layer -1, which computes the values once. Its
@@ -191,11 +191,11 @@ class ModifierSpec(Choice):
     )
 
   def exclusive_targets(self, stack_shape: StackShape) -> set[str]:
-    """Returns descriptions of values that only this modifier may replace."""
+    """Returns descriptions of values that no other modifier may replace."""
     return set()
 
   def is_active(self, stack_shape: StackShape) -> bool:
-    """Returns whether the modifier changes anything; if not, it is omitted."""
+    """Returns whether the modifier has any effect in a stack of layers."""
     is_disabled = self.disabled_options and all(
       getattr(self, n) == v for n, v in self.disabled_options.items()
     )

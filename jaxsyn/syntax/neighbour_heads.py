@@ -150,7 +150,7 @@ class _NeighbourHeads(HeadsModifier):
 
 
 def _with_adjacent_words(near_BWX: Array) -> Array:
-  """Lets each word also see what the words to its left and right see."""
+  """Extends each word's mask by the masks of its left and right neighbors."""
   padded_BWX = jnp.pad(near_BWX, ((0, 0), (1, 1), (0, 0)))
   return near_BWX | padded_BWX[:, :-2] | padded_BWX[:, 2:]
 

@@ -150,7 +150,7 @@ class Labelled(OnAllHeads):
 
   @property
   def labels(self) -> int:
-    """Number of labels of query-key pairs."""
+    """Number of distinct query-key labels, such as clipped distances."""
     return 2 * self.clip + 1
 
 
@@ -175,7 +175,7 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns the number of rows of the label table in use, from the first."""
+    """Returns how many of the first rows of the label table are used."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:

@@ -128,7 +128,7 @@ class SupervisedModifier(HeadsModifier):
     return True
 
   def inputs(self, q_BQHK: Array, k_BMHK: Array) -> tuple[Array, Array]:
-    """Transforms queries and keys into the inputs q̃ and k̃ of the scores.
+    """Transforms queries and keys before the bilinear product.
 
     The queries are not divided by √K.
     """

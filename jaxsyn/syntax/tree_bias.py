@@ -57,7 +57,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns ids (relation, direction) of the first edges on each tree path.
+  """Returns relation and direction ids of the first edges of each tree path.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.

@@ -43,7 +43,7 @@ class _TreeRotary(Modifier):
   def _rotary_position_BS(
     self, features: SentenceFeatures, by: str, position_S: Array
   ) -> Array:
-    """Returns positions of one kind; in the sentence if it has no tree."""
+    """Returns subword positions by sentence order, tree depth or parent."""
     line_1S = position_S[None].astype(jnp.float32)
     if by == "line":
       return line_1S

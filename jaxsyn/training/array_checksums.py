@@ -55,7 +55,7 @@ def arrays_by_name(tree: Tree) -> dict[str, Any]:
 
 
 def start_checksums(tree: Tree) -> Callable[[], Checksums]:
-  """Copies this process's arrays to the host to compute their checksums.
+  """Starts copying arrays to the host; returns a checksum function.
 
   Returns:
     A function that computes the checksums. The devices may already change the

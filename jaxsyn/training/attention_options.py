@@ -19,7 +19,7 @@ _CROSS_KINDS = ("weight_BHQM", "weight_BTS")  # of attention, of GRU windows
 
 
 def check_layer(at: ConfigPath, layer: int, layers: int, stack: str) -> None:
-  """Raises InputError unless a stack has the given layer.
+  """Raises InputError unless the encoder or decoder has the given layer.
 
   Args:
     at: Config path of the option.
@@ -56,7 +56,7 @@ def check_heads(at: ConfigPath, heads: Sequence[int], count: int) -> None:
 
 
 def layer_index(layer: int, layers: int) -> int:
-  """Returns the index (from 0) of a layer that passed `check_layer`."""
+  """Converts a layer option, which may be negative, to an index from 0."""
   return layer if layer >= 0 else max(layer + layers, 0)
 
 

@@ -48,7 +48,7 @@ class LogWindow:
 
 @dataclasses.dataclass
 class Progress:
-  """Progress of a run, stored next to the train state.
+  """Progress of a run, saved with its train state: epoch, best score etc.
 
   Attributes:
     epoch, batch: Position of the next batch in the data.

@@ -69,7 +69,7 @@ class TeacherLoss(Loss):
   def required_maps_of_teacher(
     self, at: ConfigPath, spec: ModelSpec
   ) -> ModelSpec:
-    """Returns the teacher's model spec, set to expose what the loss reads.
+    """Returns the teacher's model spec, set to expose arrays the loss reads.
 
     Args:
       at: Config path of this loss.

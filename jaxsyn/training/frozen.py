@@ -24,7 +24,7 @@ OPTION = "config.train.freeze"
 
 
 def retained(patterns: Sequence[str], frozen: Tree, updated: Tree) -> Tree:
-  """Combines frozen parameters from one tree with all others from another.
+  """Merges two trees: frozen parameters from the first, rest from the second.
 
   Args:
     patterns: Patterns of frozen parameters.

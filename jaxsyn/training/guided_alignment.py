@@ -76,7 +76,7 @@ class GuidedAlignment(LayerLoss):
     return jnp.sum(loss_BT, axis=1), jnp.sum(has_link_BT, axis=1)
 
   def measure(self, maps: Maps, batch: Batch) -> AuxiliaryMetrics:
-    """Counts aligned target subwords that attend most to an aligned source."""
+    """Counts target subwords that attend most to an aligned source subword."""
     links_BTS, has_link_BT = _links(batch)
     best_BT1 = jnp.argmax(self._weights(maps), axis=2)[..., None]
     right_BT = jnp.take_along_axis(links_BTS, best_BT1, axis=2)[..., 0]

@@ -34,7 +34,7 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns the log parent distributions of a stack's parsing heads.
+  """Returns log distributions over parents from attention heads that parse.
 
   The lowest layer comes first.
   """

@@ -79,7 +79,7 @@ class Validation(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-  """Components of a training run.
+  """Arguments of `train`: config, model, data, checkpoints, validation etc.
 
   Attributes:
     config: Config of the run.

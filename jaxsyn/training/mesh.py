@@ -133,7 +133,7 @@ def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
-  """Returns the axis split over "tensor", and the config option of its size."""
+  """Returns the array axis split by tensor parallelism, and its size option."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
   if entry := _TENSOR_AXES.get((module, name, ndim)):
@@ -250,7 +250,7 @@ class Layout:
     return jax.jit(lambda x: x, out_shardings=self._replicated)(tree)
 
   def take_state(self, state: Any) -> Any:
-    """Converts a train state on the devices to the form that is stored."""
+    """Converts a train state from its training form to its checkpoint form."""
     if not self.is_pmap:
       return state
     # One jitted copy: a loop of slices would queue many collectives.

@@ -18,7 +18,7 @@ _LAST_AXIS_IS_OUTPUT = ("output", "surroundings")
 
 
 def is_matrix(path: Any) -> bool:
-  """Returns whether a parameter path is of a hidden layer's weight matrix."""
+  """Returns whether a parameter is a weight matrix of a hidden layer."""
   names = [key.key for key in path]
   return names[-1] == "kernel" and names[0] != "output"
 

@@ -1,4 +1,4 @@
-"""Terms of the training objective.
+"""Base class of losses, the weighted terms of the training objective.
 
 A loss reads the logits and the published attention maps, never the model, and
 returns a sum and a count for each row of a batch. Both are added over all rows that
@@ -116,7 +116,7 @@ class Loss(Choice):
 def report(
   means: Mapping[str, float], losses: Mapping[str, Loss]
 ) -> dict[str, float]:
-  """Returns the objective and its terms by their names in the log.
+  """Returns the total loss and its terms as a dict for the log.
 
   Args:
     means: Mean of each term.

@@ -120,7 +120,7 @@ class BackgroundCompiler:
     return self._futures[name].done()
 
   def get(self, name: Hashable, *, stoppable: bool = True) -> Any:
-    """Returns a program as soon as all hosts have compiled it.
+    """Waits until all hosts have compiled a program, and returns it.
 
     Args:
       name: Name of the program.
@@ -155,7 +155,7 @@ class BackgroundCompiler:
         raise error
 
   def close(self) -> None:
-    """Cancels waiting jobs and abandons running ones."""
+    """Cancels queued compilations, and does not wait for running ones."""
     self._closed.set()
     self._pool.shutdown(wait=False, cancel_futures=True)
     for future in self._futures.values():

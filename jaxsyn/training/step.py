@@ -100,7 +100,7 @@ def outputs(
   train: bool,
   rngs: dict[str, Array] | None = None,
 ) -> tuple[Array, dict[str, Maps]]:
-  """Returns the decoder states (BTD), and the attention maps for each loss.
+  """Runs the model; returns decoder states and attention maps for the losses.
 
   Losses with `full_context` get the maps of a second pass. The compiler removes
   the parts that no loss reads.
@@ -317,7 +317,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the factor by which the objective multiplies each term's sum.
+  """Returns the weight of each loss term divided by its item count.
 
   It is the weight of the term divided by its count.
 

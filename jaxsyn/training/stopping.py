@@ -20,7 +20,7 @@ _CHECK_SECONDS = 2.0  # between two checks of several hosts if steps are fast
 
 
 def finish_reason(config: TrainingConfig, step: int, progress: Progress) -> str:
-  """Returns why a run is complete at a step; "" if it is not."""
+  """Returns why training is complete, such as "steps"; "" to continue."""
   train = config.train
   if step >= train.steps:
     return "steps"

@@ -75,7 +75,7 @@ class _Flexible(Window):
 
 @dataclasses.dataclass(frozen=True)
 class Flexible(WindowSpec):
-  """Gaussian score penalty of predicted strength around the previous position.
+  """Attention window with a distance penalty whose strength is predicted.
 
   The weights are the softmax of scores minus g · (j - p)² / 2σ² at position j.
   p is the average position that the previous step attended to, Σ_j α_j · j (0

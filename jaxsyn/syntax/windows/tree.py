@@ -41,7 +41,7 @@ def distances(features: SentenceFeatures) -> Array:
 
 
 def _row(distance_BSS: Array, row_BN: Array) -> Array:
-  """Returns the tree distances from a source subword per hypothesis (BNS)."""
+  """Selects the tree distances from one source subword per hypothesis."""
   return jnp.take_along_axis(distance_BSS, row_BN[:, :, None], axis=1)
 
 

@@ -46,14 +46,14 @@ class Window(nn.Module):
   site: AttentionSite
 
   def make_shared_features(self, features: SentenceFeatures) -> Any:
-    """Returns the window's values that all decoding steps share.
+    """Computes values that the window reuses in all decoding steps.
 
     They are a pytree.
     """
     return ()
 
   def sequence(self, x_BSD: Array, features: SentenceFeatures) -> Array:
-    """Returns the inputs of the window's own encoder (BSD, any width).
+    """Returns the input sequence of the window's own encoder.
 
     Only for windows whose spec sets `has_own_annotations`.
 
@@ -122,7 +122,7 @@ class WindowSpec(Choice):
 
 
 class PredictedPosition(nn.Module):
-  """Source position to attend to, predicted from the decoder's state.
+  """Predictor of the source position to attend to, from the decoder's state.
 
   p = J · σ(vᵀ tanh(W q + b)): Luong et al. 2015, Eq. 9; Chen et al. 2018, Eq. 5.
   J is the number of source subwords with EOS; positions count from 0.
