@@ -68,14 +68,14 @@ def filters(
   options: Clean, source_language: str, target_language: str
 ) -> dict[str, Filter]:
   """Returns a dict from drop reasons to filters of sentence pairs."""
-  found: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
+  selected: dict[str, Filter] = {"empty": _is_empty, "control": _has_control}
   for reason, function in LIMITS.items():
     limit = getattr(options, reason)
     if limit > 0:
-      found[reason] = functools.partial(function, limit=limit)
+      selected[reason] = functools.partial(function, limit=limit)
   if options.language:
-    found["language"] = _language_filter(source_language, target_language)
-  return found
+    selected["language"] = _language_filter(source_language, target_language)
+  return selected
 
 
 def _language_filter(source_language: str, target_language: str) -> Filter:
@@ -120,10 +120,10 @@ def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   for feature in OPTIONAL:
     feature.check(chunk, pairs)
   data, options = context.config.data, context.config.prepare.clean
-  found: dict[str, Filter] = {}
+  selected: dict[str, Filter] = {}
   if chunk.is_train:
-    found = filters(options, data.source_language, data.target_language)
-  tests = list(found.values())
+    selected = filters(options, data.source_language, data.target_language)
+  tests = list(selected.values())
   reason_P = np.fromiter(
     (_first_reason(pair, tests) for pair in pairs), np.uint8, len(pairs)
   )
@@ -141,9 +141,9 @@ def clean(context: JobContext, number: int, out: TaskOutput) -> Result:
   if chunk.is_train and options.duplicates:
     for partition, table in enumerate(_keys(chunk, pairs, rows)):
       out.write(f"keys.{partition}", table.tobytes())
-  counts = np.bincount(reason_P, minlength=len(found) + 1)[1:].tolist()
+  counts = np.bincount(reason_P, minlength=len(selected) + 1)[1:].tolist()
   return {
-    "dropped": dict(zip(found, counts)),
+    "dropped": dict(zip(selected, counts)),
     "has_text": any(visible(s) and visible(t) for s, t in pairs),
     "lines": len(pairs),
   }

@@ -100,11 +100,11 @@ def _matching_parses(
     given no alternative parses.
   """
   chunk, rows, best = examples.chunk, examples.rows, examples.parses[side]
-  found: list[list[Parse]] = [[] for _ in rows]
+  alternatives: list[list[Parse]] = [[] for _ in rows]
   prefix = f"alternatives.{side}."
   streams = [name for name in chunk.split.streams if name.startswith(prefix)]
   if not streams:
-    return found, {}
+    return alternatives, {}
   counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
   lines = [pair[schema.SIDES.index(side)] for pair in examples.pairs]
   for stream in streams:
@@ -119,8 +119,8 @@ def _matching_parses(
         counts[OTHER_WORDS] += 1
       else:
         counts[USED] += 1
-        found[i].append(parse)
-  return found, counts
+        alternatives[i].append(parse)
+  return alternatives, counts
 
 
 class Alignments(OptionalFeature):
@@ -169,7 +169,7 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
       differ from the words of the text.
   """
   words = [_linked_words(chunk, side, pairs) for side in schema.SIDES]
-  found = []
+  links_of_rows = []
   for row, line in enumerate(chunk.texts("alignments.0")):
     where = chunk.place("alignments.0", row)
     _, links = alignments.parse_links(line, where, possible=False)
@@ -187,8 +187,10 @@ def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
             " config.prepare.alignments."
           )
     # Several aligned words may belong to one whitespace-separated word.
-    found.append(tuple(dict.fromkeys((source[i], target[j]) for i, j in links)))
-  return found
+    links_of_rows.append(
+      tuple(dict.fromkeys((source[i], target[j]) for i, j in links))
+    )
+  return links_of_rows
 
 
 def _linked_words(
@@ -199,7 +201,7 @@ def _linked_words(
   stream, lines = f"alignments.{column + 1}", [pair[column] for pair in pairs]
   if stream not in chunk.split.streams:
     return [range(len(alignments.spans(line)[0])) for line in lines]
-  found: list[Sequence[int]] = []
+  words_of_rows: list[Sequence[int]] = []
   for row, tokens in enumerate(chunk.texts(stream)):
     try:
       start_W, end_W = spans([(word,) for word in tokens.split()], lines[row])
@@ -208,8 +210,8 @@ def _linked_words(
         f"{chunk.place(stream, row)}: {error}. Words that were aligned must be"
         " those of the raw text, apart from spaces."
       ) from None
-    found.append(alignments.units_of_words(start_W, end_W, lines[row]))
-  return found
+    words_of_rows.append(alignments.units_of_words(start_W, end_W, lines[row]))
+  return words_of_rows
 
 
 class Annotations(OptionalFeature):
@@ -250,11 +252,11 @@ class Annotations(OptionalFeature):
         for name, counts in of_side.items():
           key = side, name
           total.setdefault(key, collections.Counter()).update(counts)
-    found: dict[str, dict[str, list[str]]] = {}
+    by_side: dict[str, dict[str, list[str]]] = {}
     for (side, name), counts in total.items():
-      found.setdefault(side, {})[name] = most_frequent(counts, _LABELS)
+      by_side.setdefault(side, {})[name] = most_frequent(counts, _LABELS)
     manifest: Result = {"annotations": list(options.annotations)}
-    return manifest | ({"labels": found} if found else {})
+    return manifest | ({"labels": by_side} if by_side else {})
 
 
 OPTIONAL: tuple[OptionalFeature, ...] = (

@@ -88,12 +88,12 @@ class OptionalFeature:
 
   def streams(self, prepare: Prepare, split: str) -> dict[str, tuple[str, str]]:
     """Returns the option and file name of each of a split's input streams."""
-    found = {}
+    streams = {}
     for option, stream in self.options.items():
       names = option_value(prepare, option).get(split, ())
       for i, name in enumerate([names] if isinstance(names, str) else names):
-        found[f"{stream}.{i}"] = option, name
-    return found
+        streams[f"{stream}.{i}"] = option, name
+    return streams
 
   def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
     """Raises InputError for malformed input, before the text is parsed."""

@@ -71,14 +71,14 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
     InputError: An entry is not (file name, URL, SHA-256[, bytes]), or a name is
       a path or occurs twice.
   """
-  found: dict[str, fetch.Download] = {}
+  by_name: dict[str, fetch.Download] = {}
   for entry in downloads:
     missing = ("", "", "", str(fetch.MAX_BYTES))[len(entry) :]
     name, url, sha256, max_bytes = (*entry, *missing)[:4]
     if (
       len(entry) not in (3, 4)
       or not re.fullmatch(r"[^/\0.][^/\0]*", name)
-      or name in found
+      or name in by_name
       or not re.fullmatch("([0-9a-fA-F]{64})?", sha256)
       or not re.fullmatch("[0-9]{1,15}", max_bytes)
     ):
@@ -87,8 +87,8 @@ def addresses(downloads: Sequence[Sequence[str]]) -> dict[str, fetch.Download]:
         ' "", perhaps the maximum size in bytes as in "5000000"), each file name'
         f" once and without folders, got {tuple(entry)!r}."
       )
-    found[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
-  return found
+    by_name[name] = fetch.Download(url, sha256.lower(), int(max_bytes))
+  return by_name
 
 
 @dataclasses.dataclass(frozen=True)

@@ -132,13 +132,13 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
       counts.setdefault(split.name, {})[stream] = result["counts"]
   ranges = []
   for split in context.job.splits:
-    found = counts[split.name]
-    _check_sides(split, found)
-    total = sum(found["source"])
-    for stream in found:
-      if sum(found[stream]) != total:
+    by_stream = counts[split.name]
+    _check_sides(split, by_stream)
+    total = sum(by_stream["source"])
+    for stream in by_stream:
+      if sum(by_stream[stream]) != total:
         raise InputError(
-          f"{split.file_names(stream)} has {sum(found[stream])} lines, but its"
+          f"{split.file_names(stream)} has {sum(by_stream[stream])} lines, but its"
           f" text has {total}. Line N must belong to line N of the raw source"
           " file."
         )

@@ -74,8 +74,8 @@ def run_task(context: JobContext, stage: str, number: int) -> None:
 
 def results(context: JobContext, stage: str) -> list[Result]:
   """Returns the results of all tasks in a finished stage."""
-  found = context.outputs.all_finished(_tasks(context, stage))
-  return [header.result for header in found if header]
+  headers = context.outputs.all_finished(_tasks(context, stage))
+  return [header.result for header in headers if header]
 
 
 def _tasks(context: JobContext, stage: str) -> list[str]:
@@ -112,9 +112,9 @@ def run(context: JobContext, run_tasks: Run) -> None:
     if seconds > 1 and lines:
       speed = f"{lines / seconds:,.0f} lines/s"
       print(f"{name}: done in {seconds:.1f} s ({speed})", flush=True)
-    found = [header for header in headers if header]
+    finished = [header for header in headers if header]
     for i in todo:
-      for message in found[i].messages:
+      for message in finished[i].messages:
         print(message, flush=True)
-    summary = stage.combine(context, [header.result for header in found])
+    summary = stage.combine(context, [header.result for header in finished])
     outputs.write_summary(name, summary)

@@ -65,7 +65,7 @@ def sources(
       f" {', '.join(info.splits)}. {near} A slice is written as in"
       f" train[:10%]. ({str(error).splitlines()[0]})"
     ) from None
-  found: dict[str, list[Source]] = {side: [] for side in fields}
+  sources: dict[str, list[Source]] = {side: [] for side in fields}
   for shard in shards:
     if not files.is_file(shard.filename):
       raise InputError(
@@ -77,8 +77,8 @@ def sources(
     count = total - shard.skip if is_rest else shard.take
     for side, field in fields.items():
       source = Source(path, "tfds", field, shard.skip, count, total)
-      found[side].append(source)
-  return {side: tuple(of_side) for side, of_side in found.items()}
+      sources[side].append(source)
+  return {side: tuple(of_side) for side, of_side in sources.items()}
 
 
 def _builder(entry: str, raw_dir: str) -> Any:

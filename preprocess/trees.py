@@ -158,16 +158,16 @@ def _report_warnings(
   context: JobContext, split: str, results: Sequence[Result]
 ) -> dict[str, list[str]]:
   """Prints and returns warnings about a split's trees, by side."""
-  found: dict[str, list[str]] = {}
+  warnings: dict[str, list[str]] = {}
   for side in context.config.prepare.parse.sides:
     stats = tree_warnings.Stats()
     for number in context.chunks(split):
       stats.update(results[number]["trees"][side])
     if messages := tree_warnings.find_warnings(stats):
-      found[side] = messages
+      warnings[side] = messages
       for message in messages:
         print(f"warning: {split}, {side} trees: {message}", flush=True)
-  return found
+  return warnings
 
 
 def _parsed(

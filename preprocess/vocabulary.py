@@ -33,18 +33,20 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   if not options.like:
     return {}
   manifest = manifests.read(options.like)
-  found = {
+  vocabularies = {
     side: manifests.vocabulary(options.like, manifest, side)
     for side in schema.SIDES
   }
-  is_joint = len({vocabulary.sha256 for vocabulary in found.values()}) == 1
+  is_joint = (
+    len({vocabulary.sha256 for vocabulary in vocabularies.values()}) == 1
+  )
   if is_joint != options.joint:
     raise InputError(
       f"config.prepare.vocabulary.joint is {options.joint}, but"
       f" {options.like}, whose vocabulary is to be used, has"
       f" {'one for both sides' if is_joint else 'one for each side'}."
     )
-  return found
+  return vocabularies
 
 
 def count(context: JobContext) -> int:

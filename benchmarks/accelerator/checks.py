@@ -168,7 +168,7 @@ def _relative(one: np.ndarray, other: np.ndarray) -> float:
 
 def translations(limits: BenchmarkLimits) -> Iterator[Row]:
   """Compares beam-search translations on the accelerator and on a CPU."""
-  found = best_translations()
+  actual = best_translations()
   if jax.default_backend() == "cpu":
     expected = best_translations()
   else:  # a search uses all devices of its process
@@ -184,7 +184,7 @@ def translations(limits: BenchmarkLimits) -> Iterator[Row]:
       text=True,
     ).stdout
     expected = json.loads(output.rpartition(MARK)[2])
-  pairs = list(zip(found, expected))
+  pairs = list(zip(actual, expected))
   other = np.mean([one != two for (one, _), (two, _) in pairs])
   yield _row("share of translations that differ", float(other), OTHER)
   same = [abs(p - q) for (one, p), (two, q) in pairs if one == two]

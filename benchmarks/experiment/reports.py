@@ -44,11 +44,11 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
     and experiment.runs(other) == experiment.runs(name)
     and experiment.read_results(other)
   ]
-  found = {run.system for run in run_result.read_all(paths)}
+  finished = {run.system for run in run_result.read_all(paths)}
   own = [
     system.name
     for system in systems_of(name, experiment)
-    if system.name in found
+    if system.name in finished
   ]
   others = ["transformer"]
   if not block.survey:
@@ -59,7 +59,7 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
     if is_control or system in ("transformer", *WITHOUT_TREES):
       continue
     pairs = [*others, f"{system}_random_tree"]
-    family += [(system, o) for o in pairs if o in found and o != system]
+    family += [(system, o) for o in pairs if o in finished and o != system]
   folder = experiment.work / "reports" / name
   compare.report_on(
     paths,

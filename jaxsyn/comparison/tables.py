@@ -179,8 +179,10 @@ def by_fact(results: Comparison, split: TestSet) -> dict[str, Table]:
     ]
     rows = []
     for system, _ in results.ordered():
-      found = [find(b.scores, system.name, results.metrics[0]) for b in buckets]
-      rows.append([system.name, *map(mean, found)])
+      scores = [
+        find(b.scores, system.name, results.metrics[0]) for b in buckets
+      ]
+      rows.append([system.name, *map(mean, scores)])
     tables[by] = plain(head, rows)
   return tables
 

@@ -162,8 +162,8 @@ def folders(folder: PathLike, prefix: str) -> list[pathlib.Path]:
   """Returns the sorted subdirectories whose names start with a prefix."""
   if remote.is_remote(folder):
     below = (name.split("/") for name in remote.sizes(folder, prefix))
-    found = sorted({parts[0] for parts in below if len(parts) > 1})
-    return [path_of(folder) / name for name in found]
+    subfolders = sorted({parts[0] for parts in below if len(parts) > 1})
+    return [path_of(folder) / name for name in subfolders]
   matches = pathlib.Path(folder).glob(f"{prefix}*")
   return [path for path in sorted(matches) if path.is_dir()]
 

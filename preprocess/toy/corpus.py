@@ -238,9 +238,9 @@ def pairs(count: int, seed: int) -> list[Pair]:
   Equal seeds give equal pairs on every machine.
   """
   grammar = Grammar(seed)
-  found: dict[str, Pair] = {}
-  while len(found) < count:
+  pairs: dict[str, Pair] = {}
+  while len(pairs) < count:
     pair = read_out(grammar.sentence())
     if 5 <= len(pair.tokens) <= 25:
-      found.setdefault(pair.source, pair)
-  return list(found.values())
+      pairs.setdefault(pair.source, pair)
+  return list(pairs.values())

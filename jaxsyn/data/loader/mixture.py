@@ -175,12 +175,12 @@ def mix(
 
 def _check_vocabulary(first: Dataset, other: Dataset) -> None:
   for side, expected in first.manifest["vocabulary"].items():
-    found = other.manifest["vocabulary"][side]
-    if found["sha256"] != expected["sha256"]:
+    actual = other.manifest["vocabulary"][side]
+    if actual["sha256"] != expected["sha256"]:
       raise InputError(
-        f"config.data.mixture: {other.directory / found['file']}, the {side} "
+        f"config.data.mixture: {other.directory / actual['file']}, the {side} "
         f"vocabulary, is not that of {first.directory} (SHA-256 "
-        f"{found['sha256']} and {expected['sha256']}). Prepare it again with "
+        f"{actual['sha256']} and {expected['sha256']}). Prepare it again with "
         f"--config.prepare.vocabulary.like={first.directory}."
       )
 

@@ -213,8 +213,8 @@ def _values_of(
   """
   key = bytes([_FIELD, len(name)]) + name.encode("ascii")
   where = np.minimum(position, max(len(array) - len(key), 0))
-  found = gather_runs(array, where, len(key))
-  bad = (found != np.frombuffer(key, np.uint8)).any(1)
+  keys = gather_runs(array, where, len(key))
+  bad = (keys != np.frombuffer(key, np.uint8)).any(1)
   bad |= position + len(key) > end
   first, last, is_bad = _field(array, position + len(key), _VALUE)
   bad |= is_bad | (last != end)
@@ -290,8 +290,8 @@ def _joined(data: bytes, first: np.ndarray, size: np.ndarray) -> np.ndarray:
   """Concatenates byte ranges with the given start offsets and sizes."""
   longest = int(size.max(initial=0))
   if longest < 180:  # up to four times as fast
-    found = gather_runs(np.frombuffer(data, np.uint8), first, longest)
-    return found[np.arange(longest) < size[:, None]]
+    rows = gather_runs(np.frombuffer(data, np.uint8), first, longest)
+    return rows[np.arange(longest) < size[:, None]]
   view = memoryview(data)
   ranges = zip(first.tolist(), (first + size).tolist())
   return np.frombuffer(b"".join([view[a:b] for a, b in ranges]), np.uint8)

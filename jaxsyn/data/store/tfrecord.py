@@ -127,11 +127,11 @@ def check_frames(
   reject(different, "its size differs from the index")
   begin, end = offset + HEADER, offset + HEADER + size
   value = google_crc32c.value
-  found = np.array(
+  checksum = np.array(
     [value(data[a:b]) for a, b in zip(begin.tolist(), end.tolist())], np.uint64
   )
   # As in `masked_crc`.
-  rotated = found >> np.uint64(15) | found << np.uint64(17)
+  rotated = checksum >> np.uint64(15) | checksum << np.uint64(17)
   masked = (rotated + np.uint64(0xA282EAD8)) & np.uint64(0xFFFFFFFF)
   stored = array[end[:, None] + np.arange(FOOTER)].copy().view("<u4")[:, 0]
   reject(stored != masked, "its checksum differs")
@@ -185,13 +185,13 @@ def load_index(path: os.PathLike[str] | str, examples: int) -> np.ndarray:
   """
   try:
     if remote.is_remote(path):
-      found = np.load(io.BytesIO(files.read_bytes(path)))
+      index = np.load(io.BytesIO(files.read_bytes(path)))
     else:
-      found = np.load(os.fspath(path), mmap_mode="r")
+      index = np.load(os.fspath(path), mmap_mode="r")
   except (OSError, ValueError, EOFError) as error:
     raise CorruptDatasetError(f"{path} cannot be read ({error})") from None
-  if found.dtype != ENTRY or found.shape != (examples,):
+  if index.dtype != ENTRY or index.shape != (examples,):
     raise CorruptDatasetError(
       f"{path} is not the index of {examples:,} records"
     )
-  return found
+  return index
