@@ -58,7 +58,7 @@ def deps_san(config: ConfigDict) -> None:
 
 
 def deps_san_rs(config: ConfigDict) -> None:
-  """Deps-SAN with RS-Sparse: training sets random 10 % of distances to 6.
+  """Deps-SAN with RS-Sparse: in training, 10 % of distances are set to 6.
 
   That a dropped pair counts as k edges apart is our reading of "set to k".
   """

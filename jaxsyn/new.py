@@ -119,7 +119,7 @@ SIZES = {
 
 
 class NewConfig(NamedTuple):
-  """Config file that `jaxsyn new` has written, with messages for the user.
+  """Path of the config that `jaxsyn new` has written, and messages to print.
 
   Attributes:
     path: Config file.

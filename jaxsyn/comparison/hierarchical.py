@@ -242,7 +242,7 @@ def _interval(
 
 
 def _tail(distance: float, sd: float, degrees: float) -> float:
-  """Returns the one-sided p-value, by Student's t, of a distance from 0."""
+  """Returns the one-sided p-value of a mean, by Student's t-test against 0."""
   from scipy import stats  # takes long to load
 
   if sd <= SAME:  # the same for every seed and sentence

@@ -72,7 +72,7 @@ class NamedSystem:
   options: dict[str, str] = dataclasses.field(default_factory=dict)
 
   def apply(self, config: ml_collections.ConfigDict) -> None:
-    """Sets the options given in --systems in a system's config, in place.
+    """Applies the option values from --systems to a system's config, in place.
 
     Raises:
       InputError: An option does not exist, or a value has another type.

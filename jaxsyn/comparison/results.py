@@ -212,7 +212,7 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class TestSet:
-  """Results on one test set, or for the mean of all test sets.
+  """Results of all systems on one test set, or averaged over all test sets.
 
   Attributes:
     sentences: Number of sentences.

@@ -160,7 +160,7 @@ def match(
 
 
 def _candidates(name: str, source: Named) -> list[LabelledArray]:
-  """Returns another model's arrays that can fill a parameter, best first."""
+  """Returns another model's arrays that can initialize a parameter, best first."""
 
   def labelled(name: str) -> LabelledArray:
     return source.arrays[name], source.labels.get(name, {})

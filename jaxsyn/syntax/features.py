@@ -138,7 +138,7 @@ class SentenceFeatures:
 
   @property
   def parent_word_BS(self) -> Array:
-    """Parent index of each subword's word; -1 for no word or no tree.
+    """Index of the parent of each subword's word; -1 without word or tree.
 
     Parents without subwords are skipped, as in `parent_BW`.
     """
@@ -172,7 +172,7 @@ class SentenceFeatures:
     return self.expand_pairs(self._required("tree_distance_BWW"), 255)
 
   def annotation_BS(self, name: str) -> Array:
-    """Returns the annotation of each subword's word; 0 for no word.
+    """Returns the annotation id of each subword's word; 0 without a word.
 
     Args:
       name: Annotation (`jaxsyn.data.annotations`).

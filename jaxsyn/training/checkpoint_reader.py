@@ -130,7 +130,7 @@ class CheckpointReader:
     return self.last.steps()
 
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
-    """Returns the requested parameters, or else the newest intact ones.
+    """Reads parameters; replaces a corrupt best or last checkpoint by another.
 
     Args:
       which: "best", "last", or a step, which must be intact. Before the first

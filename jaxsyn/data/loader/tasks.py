@@ -68,7 +68,7 @@ class AuxiliaryTaskSpec(Choice):
 
 @dataclasses.dataclass(frozen=True)
 class TranslationTask(AuxiliaryTaskSpec):
-  """Absence of an auxiliary task: the model only translates."""
+  """No auxiliary task: the model only translates."""
 
   any: ClassVar[bool] = False
 
@@ -158,7 +158,7 @@ class AuxiliaryTask:
 def _labels(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> list[str] | None:
-  """Returns the bracket labels of the source trees; None without such trees.
+  """Returns the labels of source-tree brackets; None if there are no trees.
 
   The label at index i has the id i + 1.
   """

@@ -105,7 +105,7 @@ def _encode_parses(
   tree: TreeControl,
   seed: int,
 ) -> dict[str, Ragged]:
-  """Encodes parsed sentences; returns arrays by feature name without side."""
+  """Encodes parsed sentences to arrays, keyed by feature name without the side."""
   encoded = [vocabulary.encode(parse.text) for parse in parses]
   id_S, subwords = _with_eos(pieces.id for pieces in encoded)
   words = np.array([len(parse.head_W) for parse in parses])

@@ -91,7 +91,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
 
 
 def chunks(items: Iterable[T | None], max_items: int) -> Iterator[list[T]]:
-  """Yields lists of up to `max_items` consecutive items, split at pauses.
+  """Yields lists of up to `max_items` items; a PAUSE ends a list early.
 
   A shorter list means that no more items are available for now; after a full list
   it may be empty. Items before an exception are yielded before it is raised.

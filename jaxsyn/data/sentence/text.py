@@ -115,7 +115,7 @@ def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
 
 
 def strict_items(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields lines or trees without pauses; raises InputError at any error."""
+  """Yields items except PAUSE; raises InputError at the first error item."""
   return (item for item in handle_errors(items, "strict") if item is not PAUSE)
 
 

@@ -177,7 +177,7 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns, for each word or subword, the start offset of its sentence."""
+  """Returns, per flat word or subword, the index where its sentence starts."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 
