@@ -113,7 +113,7 @@ def localness_fixed(config: ConfigDict) -> None:
 
 
 def localness_layer(config: ConfigDict) -> None:
-  """Gaussian attention bias; one predicted width per sentence, layer, head."""
+  """Gaussian attention bias with a width predicted per sentence and head."""
   _localness(config, window="layer")
 
 

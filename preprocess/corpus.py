@@ -240,7 +240,7 @@ def guess_language(lines: Sequence[str]) -> tuple[str, float]:
 
 
 def contradicts(code: str, guess: str, share: float) -> bool:
-  """Returns whether a confident guess contradicts a declared language code.
+  """Returns whether a language identified with confidence contradicts a code.
 
   Args:
     code: Declared language code.

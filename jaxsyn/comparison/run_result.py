@@ -123,7 +123,7 @@ class SplitStatistics:
     return Measured(scorer, stored.sentences.unpacked())
 
   def sentence_facts(self) -> Facts:
-    """Returns length and tree facts of each source; None where unknown."""
+    """Returns length and tree statistics of each source; None where unknown."""
     return {
       name: [None if value < 0 else value for value in packed.unpacked()]
       for name, packed in self.facts.items()

@@ -88,7 +88,7 @@ def label_ids(labels: Sequence[str]) -> dict[str, int]:
 
 
 def most_frequent(counts: Mapping[str, int], limit: int) -> list[str]:
-  """Returns the label "<unk>", then the most frequent labels of an annotation.
+  """Returns a list of "<unk>" and the most frequent labels of an annotation.
 
   Equally frequent labels are sorted by their characters, so the order of counting
   does not matter.

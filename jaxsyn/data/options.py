@@ -162,7 +162,7 @@ class SideParser:
 
 @dataclasses.dataclass(frozen=True)
 class Trees:
-  """Trees from parsers or CoNLL-U files, and word annotations to store."""
+  """Options for trees from parsers or CoNLL-U files, and for word annotations."""
 
   sides: tuple[Literal["source", "target"], ...] = option(
     ("source",),

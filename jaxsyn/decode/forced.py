@@ -55,7 +55,7 @@ class ForcedPass:
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
   ) -> list[np.ndarray]:
-    """Returns the computed values of each target's subwords, EOS included.
+    """Returns values, such as log probabilities, of each target's subwords.
 
     Args:
       params: Parameters of the model.

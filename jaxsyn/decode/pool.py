@@ -104,7 +104,7 @@ class Pool:
     return [(s, i) for s, i in enumerate(self._slots) if i is not None]
 
   def _resize(self) -> None:
-    """Enlarges a full decoder cache; shrinks a pool with few sentences left."""
+    """Enlarges a full decoder cache, and shrinks the pool near the end."""
     old, occupied = self._size, self._occupied()
     unfinished = len(occupied) + len(self._waiting) + len(self._to_encode)
     slots, cache_length = old.slots, old.cache_length

@@ -16,7 +16,7 @@ from jaxsyn.options import Choice, ConfigPath, Range, Registry, choice, option
 
 @dataclasses.dataclass(frozen=True)
 class DecodingStrategy(Choice):
-  """Base class of decoding strategies."""
+  """Base class of decoding strategies, such as beam search and sampling."""
 
   def hypotheses(self, decode: Decode) -> int:
     """Returns the number N of hypotheses per sentence."""

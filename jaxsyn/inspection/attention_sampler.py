@@ -33,7 +33,7 @@ LONGEST = 512  # subwords
 
 
 class AttentionSampler:
-  """Function that draws encoder attention for a split's first sentences."""
+  """Callable that plots encoder attention for a split's first sentences."""
 
   def __init__(
     self,

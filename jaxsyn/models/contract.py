@@ -140,7 +140,7 @@ class EncoderDecoder(nn.Module):
   def _with_shared_features(
     self, features: SentenceFeatures, stack: str
   ) -> SentenceFeatures:
-    """Adds the modifier values that all layers of a stack share to features."""
+    """Adds values that modifiers reuse in all layers of a stack to the features."""
     shared = {
       name: getattr(self, f"{stack}_{name}").make_shared_features(features)
       for name, _ in self.spec.modifiers.shared_modifiers(stack)

@@ -75,7 +75,7 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-  """Set of test sentences that have a similar length or tree.
+  """Test sentences grouped by length or by a tree statistic such as depth.
 
   Attributes:
     by, label: For instance "source length" and "11-20".

@@ -144,8 +144,8 @@ class Context(OnHeads):
 
   layers: HeadChoice = option(
     None,
-    "Layers with this modifier, from 0; None: all, as in the encoder of the "
-    "paper.",
+    "Layers with this modifier, numbered from 0; None: all, as in the encoder "
+    "of the paper.",
   )
   heads: HeadChoice = with_default(OnHeads, "heads", None)
   context: Literal["global", "deep", "deep_global"] = option(

@@ -25,8 +25,8 @@ class OnHeads(ModifierSpec):
 
   layers: HeadChoice = option(
     (0,),
-    "Layers with this modifier, from 0; None: all layers, or only the lowest "
-    "ones if `lowest` is set.",
+    "Layers with this modifier, numbered from 0; None: all layers, or only "
+    "the lowest ones if `lowest` is set.",
   )
   heads: HeadChoice = option(
     (0,),

@@ -65,7 +65,7 @@ def replace_last(
 
 @dataclasses.dataclass(frozen=True)
 class LastDimensions(ModifierSpec):
-  """Base class of options to replace the last `size` embedding dimensions."""
+  """Options of a modifier that fills the last `size` embedding dimensions."""
 
   size: CountOrOff = option(
     0, "Number of last dimensions of the embedding that are replaced; 0: none."

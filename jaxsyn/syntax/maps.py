@@ -102,7 +102,7 @@ class Maps:
     return cls(tuple(published.values()))
 
   def find(self, **fields: str | int) -> tuple[Published, ...]:
-    """Returns the arrays whose addresses match the given fields, at least one.
+    """Returns the sown arrays with the given stack, layer and other fields.
 
     Raises:
       InputError: There is no match; the message lists the published maps.

@@ -79,9 +79,9 @@ class Supervised(OnHeads):
   gold: Literal["off", "training", "always"] = option(
     "off",
     "When to attend to the parents in the data (see config.data.tree) instead "
-    'of the predicted parents: "off", never; "training", only in training, in '
-    'which the scores are still trained; "always", in evaluation too (an '
-    "oracle, which needs a parser for translation).",
+    'of the predicted parents: "off", never; "training", only during training '
+    '(the scores are trained all the same); "always", during evaluation too '
+    "(an oracle; translation then needs a parser).",
   )
 
   @property

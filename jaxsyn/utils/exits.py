@@ -74,7 +74,7 @@ def abandon(work: Future[Any]) -> None:
 
 
 class TerminationSignal(BaseException):
-  """Exception that is raised on a termination signal.
+  """Exception raised in the main thread on SIGTERM or SIGHUP.
 
   Like KeyboardInterrupt, it is not an `Exception`.
   """
