@@ -104,10 +104,13 @@ def changed_features(plan, batch):
   """For each feature that a plan reads: the batch with another first row."""
   for feature in plan.translation_features:
     name = f"{feature}_B{FEATURES[feature].axes}"
+    row = batch[name][0]
     if name == "source_head_BW":  # another tree: the last word is the root
-      new = jnp.full_like(batch[name][0], batch["source_word_BS"][0].max())
+      new = jnp.full_like(row, batch["source_word_BS"][0].max())
+    elif name.endswith("_BW"):  # one other label: modifiers may compare labels
+      new = jnp.full_like(row, row[0] + 1)
     else:
-      new = batch[name][0] + 1
+      new = row + 1
     yield batch | {name: batch[name].at[0].set(new)}
 
 

@@ -100,11 +100,12 @@ def test_checkpoints_on_gs(google_folder):
   assert restored["w"][2, 3] == 2
   save(google_folder, 4, 5)
   remote.remove(f"{stored}/5", ["commit_success.txt"])  # it is written last
-  files.write_text(f"{stored}/notes", "mine")
+  for name in ("notes", "mine/notes"):
+    files.write_text(f"{stored}/{name}", "mine")
   assert CheckpointReader(google_folder).steps() == [4]
   assert "5/state/_METADATA" in remote.sizes(stored)
   CheckpointWriter(google_folder).close()
-  assert top_names(stored) == {"4", "notes"}
+  assert top_names(stored) == {"4", "notes", "mine"}
   save(google_folder, 6)
   flip_bit(f"{stored}/6")
   writer = CheckpointWriter(google_folder)

@@ -50,6 +50,8 @@ class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no t
   It must be registered after the handler of the arrays, whose files it reads.
   """
 
+  _args: Any = None  # of the checkpoint that is being written
+
   async def async_save(self, directory: epath.Path, args: MetadataSave) -> None:
     """Keeps the arguments: the files of the arrays are not complete yet."""
     self._args = args
@@ -68,10 +70,11 @@ class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no t
     Orbax calls it in the main process when all processes have written their arrays,
     before it gives the checkpoint its final name.
     """
-    checkpoint, arrays = directory.parent, self._args.item
+    args, self._args = self._args, None  # it refers to the arrays
+    checkpoint, arrays = directory.parent, args.item
     metadata = {
-      "content": self._args.content,
-      "arrays": self._args.compute_checksums(),
+      "content": args.content,
+      "arrays": args.compute_checksums(),
       "files": {},
     }
     if not remote.is_remote(checkpoint):

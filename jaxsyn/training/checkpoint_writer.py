@@ -101,13 +101,13 @@ class CheckpointWriter(CheckpointReader):
     manager = self._managers[folder.item]
     if step in manager.all_steps():  # a resumed run may evaluate a step again
       return
-    compute_checksums = array_checksums.start_checksums(tree)
+    arrays = jax.tree.map(_unshared, tree)
+    compute_checksums = array_checksums.start_checksums(arrays)
     if jax.process_count() > 1:
       # Not in the background: all hosts must communicate in one order.
       gathered = hosts.all_gather_json(compute_checksums())
       all_checksums = array_checksums.merge(gathered)
       compute_checksums = lambda: all_checksums  # noqa: E731
-    arrays = jax.tree.map(_unshared, tree)
     items = {
       folder.item: ocp.args.PyTreeSave(arrays),
       ITEM: MetadataSave(folder.item, content, compute_checksums),

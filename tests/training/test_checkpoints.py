@@ -1,6 +1,7 @@
 """Checkpoints are saved atomically, verified when read, and replaced if corrupt."""
 
 import errno
+import gc
 import os
 import resource
 import shutil
@@ -120,6 +121,15 @@ def test_the_checkpoint_manager_of_orbax_reads_them(tmp_path):
   assert is_of(restored["state"]["params"], 2)
 
 
+def test_a_saved_state_is_not_kept_in_memory(tmp_path):
+  writer = CheckpointWriter(tmp_path)
+  writer.save(1, {"w": jnp.ones((7, 12345))}, Progress())
+  writer.wait()
+  gc.collect()
+  assert not [x for x in jax.live_arrays() if x.shape == (7, 12345)]
+  writer.close()
+
+
 def test_averages_the_newest_intact_checkpoints(tmp_path):
   save(tmp_path, (1, 2, 3))
   flip(array_file(tmp_path / "checkpoints/2"))
@@ -196,6 +206,25 @@ def test_resuming_renames_a_corrupt_checkpoint(tmp_path, caplog):
   assert (renamed / METADATA_FILE).is_file()
   assert "has another checksum" in caplog.text
   assert CheckpointReader(tmp_path).steps() == [1, 2]
+
+
+def test_saves_a_step_again_whose_checkpoint_was_corrupt(tmp_path):
+  save(tmp_path, (1, 2, 3))
+  flip(array_file(tmp_path / "checkpoints/3"))
+  writer = CheckpointWriter(tmp_path)
+  step, _, progress = writer.restore(ABSTRACT)
+  assert step == 2
+  writer.save(3, state(3), progress)
+  writer.close()
+  assert is_of(restore(tmp_path)[1]["params"], 3)
+
+
+def test_keeps_only_the_best_parameters(tmp_path):
+  writer = CheckpointWriter(tmp_path)
+  for step in (1, 2):
+    writer.save_best(step, state(step)["params"], SCORE)
+  writer.close()
+  assert writer.best.steps() == [2]
 
 
 def test_rejects_a_run_without_intact_checkpoints(tmp_path):
