@@ -59,7 +59,8 @@ class Sentence:
     return 0 if i == j else self.word_edges(self.word[i], self.word[j])
 
   def depth(self, i: int) -> int:
-    return len(self.path(self.word[i])) - 1
+    """Edges from a subword's word to its root; -1 for no word."""
+    return len(self.path(self.word[i])) - 1 if self.word[i] >= 0 else -1
 
   def subwords(self, word: int) -> list[int]:
     return [i for i, one in enumerate(self.word) if one == word]
