@@ -144,8 +144,9 @@ class AuxiliaryTask:
   )
   brackets: Brackets = option(
     "dependency",
-    'Type of trees in the auxiliary task: "dependency"; or "constituency", as '
-    "in the papers, which needs config.prepare.parse.source_brackets.",
+    'Type of trees in the auxiliary task: "dependency" or "constituency". The '
+    'papers use "constituency", which needs '
+    "config.prepare.parse.source_brackets.",
   )
   weight: Amount = option(
     1.0,

@@ -136,8 +136,8 @@ class UDPipeSpec(ParserSpec):
 
   model: str = option(
     "",
-    "UDPipe model: a file, or a model name or language code that spacy-udpipe "
-    "knows, whose model is then downloaded. Empty: the language of the side.",
+    "UDPipe model: a file, or a model name or language code known to "
+    "spacy-udpipe, which is then downloaded. Empty: the language of the side.",
   )
 
   @property
