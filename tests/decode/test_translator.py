@@ -92,8 +92,10 @@ def test_reports_finished_sentences_and_compilation(make):
   ended.set()
   sampler.join()
   assert progress == [2, *[1] * (len(lengths) - 2)]
-  counts = {note for done, note in notes if done == 2 and note}
-  assert counts >= {f"compiling programs: {count} of 4" for count in (0, 1)}
+  seen = {note for done, note in notes if done == 2 and note}
+  possible = [f"compiling programs: {count} of 4" for count in range(4)]
+  # Two threads compile: a count that lasts less than 5 ms may not be sampled.
+  assert possible[0] in seen and len(seen) >= 2 and seen <= set(possible)
   assert translate.note() == ""
 
 
