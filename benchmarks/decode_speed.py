@@ -82,7 +82,7 @@ def _main(values: flags.FlagValues) -> None:
   show(run(session, lines, values.passes))
   if values.latency:
     show(latency(session, lines[: values.latency]))
-  show({"programs": (session.compilations, "compilations")})
+  show({"programs": (session.translator.compilations, "compilations")})
   show({"peak_memory": (peak_mib(), "MiB")})
 
 

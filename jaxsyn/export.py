@@ -12,7 +12,8 @@ from absl import flags, logging
 from jaxsyn import cli
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exporting import FORMATS
-from jaxsyn.exporting.model import open_model
+from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.session import parameters, workdir
 from jaxsyn.storage import files, hub
 from jaxsyn.storage.remote import PathLike
 from jaxsyn.utils import exits
@@ -49,9 +50,9 @@ def run(
     raise InputError(
       f"--output {os.fspath(output)} is not empty; name a new folder."
     )
-  model = open_model(
-    folder, checkpoint=checkpoint, license=license, parser=parser
-  )
+  opened = workdir.open_run(folder)
+  chosen, _ = parameters.read(opened, checkpoint, reject_corrupt=True)
+  model = ExportedModel(opened, chosen, license, parser)
   with files.publish_folder(output, FORMATS[format].last_file) as new:
     return FORMATS[format].write(model, new)
 

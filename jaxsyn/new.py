@@ -45,7 +45,7 @@ _COVERAGE = 0.9995  # of characters, for languages with many of them
 
 _TEMPLATE = '''"""{title}
 
-Written by `jaxsyn new`; change what you like.
+Written by `jaxsyn new`; edit it as needed.
 
 {messages}
 
@@ -63,7 +63,7 @@ def get_config(system="transformer"):
   config = base.data_set({names})
   config.data.directory = str(HERE / "{data}")
 
-  # A third entry takes lines of the files, from 1.
+  # The third entry is a range of lines, counted from 1.
   config.prepare.raw_dir = str(HERE)
 {splits}
 
@@ -114,7 +114,7 @@ SIZES = {
   1_000_000: Size(32_000, "published for 4.3 million pairs", 100_000, 0.1),
   200_000: Size(16_000, "published for 230,000 pairs", 20_000, 0.3),
   20_000: Size(8000, "4,000 were worse on 29,000 pairs of Multi30k"),
-  0: Size(0, "2 subwords for 5 pairs, at least 1,000: a rule of thumb"),
+  0: Size(0, "rule of thumb: 2 subwords per 5 pairs, at least 1,000"),
 }
 
 
@@ -157,7 +157,7 @@ def run(
   default_name, name = _name("", folder), _name(name, folder)
   path = folder / f"{name}.py"
   if path.exists():
-    raise InputError(f"{path} exists. Remove it, or choose another --name.")
+    raise InputError(f"{path} exists. Delete it, or choose another --name.")
   splits = {"train": train, "validation": dev, "test": test}
   stats = {s: corpora.corpus_stats(one) for s, one in splits.items() if one}
   seen, lacking = stats["train"], [s for s in splits if s not in stats]
@@ -259,8 +259,8 @@ def training_steps(
   epoch = max(1.0, sampler.batches_per_epoch() * pairs / train.examined)
   count = int(min(max(round(_EPOCHS * epoch, -2), 2000), 20_000))
   return count, (
-    f"about {count / epoch:,.0f} epochs, fewer with early stopping; Multi30k was "
-    "best after 32"
+    f"about {count / epoch:,.0f} epochs, or fewer with early stopping; the best "
+    "checkpoint on Multi30k came after 32"
   )
 
 
@@ -309,7 +309,7 @@ def _parser(side: str, code: str, requested: str) -> tuple[str | None, str]:
     message = f"The {side} is parsed by {os.path.basename(requested)}."
     return os.path.abspath(requested), message
   return None, (
-    f"The {side} is not parsed. {reason}For trees, remove the config and run the "
+    f"The {side} is not parsed. {reason}To parse it, delete the config and run the "
     f"same command with --{side}_parser FILE, a UDPipe model."
   )
 
@@ -416,8 +416,8 @@ _FLAGS = {
   "test_source": "Source text for testing; default: the next lines of "
   "--source.",
   "test_target": "Target text for testing.",
-  "source_language": "Language code; default: from the file's name or text.",
-  "target_language": "Language code; default: from the file's name or text.",
+  "source_language": "Language code; default: from the file name or the text.",
+  "target_language": "Language code; default: from the file name or the text.",
 }
 
 

@@ -20,12 +20,10 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -35,10 +33,9 @@ from jaxsyn import cli
 from jaxsyn.data.sentence import stream, text
 from jaxsyn.data.sentence.alignments import pharaoh
 from jaxsyn.data.sentence.stream import Source
-from jaxsyn.data.sentence.text import Faulty
 from jaxsyn.decode import run_flags
-from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.sources import ReadSource
+from jaxsyn.decode.requests import Request, as_request
+from jaxsyn.decode.sources import Pending
 from jaxsyn.decode.strategies import Decode
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
@@ -69,22 +66,13 @@ _SAME = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Block:
-  """Sentences that are translated together.
-
-  Attributes:
-    requests: Request of each line; None for a line that cannot be read.
-    read: Future of the sentences' arrays.
-  """
-
-  requests: list[Request | None]
-  read: Future[list[ReadSource]]
+# Sentences that are translated together, and their arrays.
+_Block = tuple[list[Request], Pending]
 
 
 def run(
   session: Session,
-  sources: Iterable[Source | Request | Faulty | None],
+  sources: Iterable[Source | Request | None],
   buffer: int = 1000,
   finish: Finish | None = None,
   on_progress: ProgressCallback = ignore_progress,
@@ -102,22 +90,20 @@ def run(
     finish: Steps after the search.
     on_progress: Called with the number of further translated sentences.
   """
-  for block in _blocks(session, sources, buffer * len(session.devices)):
-    requests = [one for one in block.requests if one is not None]
-    on_progress(len(block.requests) - len(requests))
-    examples = session.examples(block.read)
-    output_requests = session.output_requests(requests)
+  for requests, read in _blocks(
+    session, sources, buffer * len(session.devices)
+  ):
+    examples = session.examples(read)
+    output_requests = [session.output_request(one) for one in requests]
     nbests = session.search(examples, output_requests, on_progress)
     if finish is not None:
       nbests = finish([one.source for one in requests], examples, nbests)
-    remaining = iter(nbests)
-    for one in block.requests:
-      yield [EMPTY_TRANSLATION] if one is None else next(remaining)
+    yield from nbests
 
 
 def _blocks(
   session: Session,
-  sources: Iterable[Source | Request | Faulty | None],
+  sources: Iterable[Source | Request | None],
   buffer: int,
 ) -> Iterator[_Block]:
   """Yields blocks of sentences, while workers already parse the next block."""
@@ -126,11 +112,9 @@ def _blocks(
   items: Iterable[Any] = sources
   try:
     for chunk in stream.chunks(items, buffer):
-      requests = [_request(item, next(indices)) for item in chunk]
-      read = session.reader.read_async(
-        [one.source for one in requests if one is not None]
-      )
-      blocks.append(_Block(requests, read))
+      requests = [as_request(item, next(indices)) for item in chunk]
+      read = session.reader.read_async([one.source for one in requests])
+      blocks.append((requests, read))
       # A short chunk: the input has paused, and its writer may wait for answers.
       while len(blocks) > (len(chunk) == buffer):
         yield blocks.popleft()
@@ -138,17 +122,6 @@ def _blocks(
     yield from blocks
     raise
   yield from blocks
-
-
-def _request(item: Source | Request | Faulty, index: int) -> Request | None:
-  """Converts an input line to a request with its index; None if unreadable."""
-  source = item.text if isinstance(item, Faulty) else item
-  if source is None:
-    return None
-  result = request(source)
-  if result.index is not None:
-    return result
-  return dataclasses.replace(result, index=index)
 
 
 class _ErrorOnAllHosts(InputError):
@@ -211,8 +184,8 @@ def _translate(values: flags.FlagValues) -> None:
     )
   if faults and is_first:
     print(
-      f"{len(faults)} of the lines could not be translated (--errors "
-      f"{values.errors}); the first: {faults[0]}",
+      f"{len(faults)} lines could not be translated (--errors skip); the first: "
+      f"{faults[0]}",
       file=sys.stderr,
     )
 
@@ -242,7 +215,7 @@ def _check_hosts(values: flags.FlagValues) -> None:
 
 def _translations(
   session: Session,
-  sources: Iterable[Request | Faulty | None],
+  sources: Iterable[Request | None],
   values: flags.FlagValues,
   finish: Finish,
   bar: progress.Bar,
@@ -327,9 +300,6 @@ def define_flags() -> None:
     'Whether the input is JSON lines, {"text": ..., "target_prefix": ...}; '
     "default for *.jsonl.",
   )
-  flags.DEFINE_string(
-    "prefix", "", "File with the prefix of each translation, one per line."
-  )
   field_flag(
     Decode,
     "nbest",
@@ -351,11 +321,10 @@ def define_flags() -> None:
   flags.DEFINE_enum(
     "errors",
     "strict",
-    text.ERRORS,
+    ["strict", "skip"],
     "Handling of a line that cannot be read (not UTF-8, NUL, no tree, invalid "
     "JSON) or whose prefix cannot be encoded. strict: stop after the lines "
-    "before it; replace: translate the readable part; skip: write an empty "
-    "line.",
+    "before it; skip: write an empty line.",
   )
   hosts.define_flags()
 

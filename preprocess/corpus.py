@@ -127,7 +127,7 @@ class Side:
     return not tokenizers.without_blanks(self.sample)
 
   def length(self, lines: int) -> str:
-    """Returns the mean length of a line, such as "11.9 words", for messages."""
+    """Returns the mean length of a sentence, such as "11.9 words"."""
     if self.has_blanks:
       return f"{self.words / lines:.1f} words"
     return f"{self.letters / lines:.1f} characters"
@@ -165,8 +165,8 @@ class CorpusStats:
     )
     repeated = self.examined - len(self.pairs)
     return (
-      f"{self.count:,} pairs of {self.files}{part}: {source} and {target} a line, "
-      f"{repeated:,} repeated"
+      f"{self.count:,} pairs in {self.files}{part}; mean length {source} and "
+      f"{target}; {repeated:,} duplicates"
     )
 
 
@@ -267,26 +267,27 @@ def languages(
     file = train.files.names[min(column, len(train.files.names) - 1)]
     guess, share = guess_language(getattr(train, side).sample)
     candidates = (
-      (declared[column], f"by --{side}_language"),
-      (language_of_name(file, column), "by the file's name"),
-      (guess, "by the text"),
+      (declared[column], f"set by --{side}_language"),
+      (language_of_name(file, column), "from the file name"),
+      (guess, "detected in the text"),
     )
     code, reason = next((c for c in candidates if c[0]), ("", ""))
     if not re.fullmatch(_LANGUAGE, code):
       raise InputError(
-        f"{file}: which language is the {side}? Give its code, as in "
+        f"{file}: the language of the {side} is unknown. Set it, as in "
         f"--{side}_language en."
       )
-    messages.append(f"{side}: {code}, {reason}")
+    messages.append(f"{side} language: {code} ({reason})")
     if contradicts(code, guess, share):
       messages.append(
-        f"warning: the {side} is {code} {reason}, but {100 * share:.0f} % of it "
-        f"looks like {guess}. If so: --{side}_language {guess}"
+        f"warning: the {side} language is {code} ({reason}), but "
+        f"{100 * share:.0f} % of the text looks like {guess}. If it is, set "
+        f"--{side}_language {guess}"
       )
     codes.append(code)
   if codes[0] == codes[1]:
     messages.append(
-      f"warning: both sides are {codes[0]}. Is one the other's copy?"
+      f"warning: both sides are {codes[0]}. Is one a copy of the other?"
     )
   return (codes[0], codes[1]), messages
 
@@ -295,10 +296,10 @@ def count_held_out(train: CorpusStats) -> int:
   """Returns how many training pairs to hold out for each missing split."""
   if min(train.count, len(train.pairs)) < MIN_PAIRS:
     raise InputError(
-      f"{train.files}: {train.count} pairs, {len(train.pairs)} different ones; "
-      f"to hold some out for validation and testing {MIN_PAIRS} are needed. Give "
-      "more, or files for both: --dev_source, --dev_target, --test_source, "
-      "--test_target."
+      f"{train.files} has {train.count} pairs, {len(train.pairs)} of them "
+      f"distinct; at least {MIN_PAIRS} are needed to hold out validation and test "
+      "data. Add pairs, or name files for both: --dev_source, --dev_target, "
+      "--test_source, --test_target."
     )
   return min(train.count // 10, 2000 if train.count >= 1_000_000 else 1000)
 
@@ -324,18 +325,20 @@ def findings(
       "Keep one pair of each source: paste SOURCE TARGET | "
       "awk -F'\\t' '!n[$1]++' > pairs.tsv"
     )
-    lines.append(f"{' and '.join(lacking)}: {held_out:,} pairs each, held out")
+    lines.append(
+      f"{' and '.join(lacking)}: the first {cut:,} pairs, {held_out:,} each"
+    )
     mean = max(1, statistics.fmean(train.lengths))
     if not 0.67 < statistics.fmean(train.lengths[:cut]) / mean < 1.5:
       lines.append(
-        "warning: the pairs held out, which are the first, are shorter or longer "
+        "warning: the held-out pairs, which are the first, are shorter or longer "
         "than the rest. Shuffle the pairs: paste SOURCE TARGET | shuf > pairs.tsv"
       )
   trained = set(train.sources[cut:])
   for split, sources in tested.items():
     if repeated := sum(source in trained for source in sources):
       lines.append(
-        f"warning: {repeated:,} of the {len(sources):,} sources of {split} are in "
-        f"training too: scores will be too high. {remedies[split]}"
+        f"warning: {repeated:,} of the {len(sources):,} sources of {split} also "
+        f"occur in training, so scores will be too high. {remedies[split]}"
       )
   return lines

@@ -9,6 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import json
+import os
 import pathlib
 from collections.abc import Collection, Mapping
 
@@ -29,7 +30,7 @@ from jaxsyn.preprocess.job import (
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import reader_of
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import checksums, files, remote
 
 # Increase it when datasets from unchanged input must be prepared again.
 _RECIPE = 4
@@ -130,7 +131,7 @@ def read_inputs(
       continue
     lines = chunk_lines(streams["source"])
     splits[name] = SplitInput(name, entry.lines, streams, lines)
-    listed = dict.fromkeys(map(str, splits[name].text_paths))
+    listed = dict.fromkeys(map(_shown, splits[name].text_paths))
     print(f"reading {name}: {', '.join(listed)}", flush=True)
   if left_out:
     _warn_of_left_out(config, left_out)
@@ -197,6 +198,11 @@ def _given_streams(
     stream: (Source(raw_files.named(f"{option}.{split}", file)),)
     for stream, (option, file) in named.items()
   }
+
+
+def _shown(path: pathlib.Path) -> str:
+  """Returns a path for messages, without ".." in the middle."""
+  return str(path) if remote.is_remote(path) else os.path.normpath(path)
 
 
 def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:

@@ -140,8 +140,8 @@ class RawFiles:
     """
     if name.lower().endswith(_ARCHIVES):
       raise InputError(
-        f"raw file {name}: archives are not read. Unpack it, and name the text"
-        " in it, plain, .gz or .zst."
+        f"raw file {name}: archives are not supported. Unpack it, and name the"
+        " text file in it (plain, .gz or .zst)."
       )
     path = files.path_of(self.raw_dir) / name
     download = self.downloads.get(name)
@@ -149,10 +149,10 @@ class RawFiles:
       expected = download.sha256 if download else ""
       if expected and (actual := sha256_of(path)) != expected:
         raise InputError(
-          f"{path} is not the file that the config means: its SHA-256 is"
-          f" {actual}, config.prepare.downloads has {expected}. Delete it to have"
-          " it downloaded, or remove it from config.prepare.downloads to use"
-          " your own."
+          f"{path} is not the file that the config expects: its SHA-256 is"
+          f" {actual}, not {expected} as in config.prepare.downloads. Delete the"
+          " file, so that it is downloaded, or remove its entry from"
+          " config.prepare.downloads to use your own file."
         )
       return files.absolute(path)
     path = self.fetched / name
@@ -160,10 +160,11 @@ class RawFiles:
       self._fetch(name, path, download)
     elif not files.is_file(path):
       raise MissingFileError(
-        f"raw file {name} is not found {self._place}, and config.prepare.downloads"
-        " has no address for it. Give the folder of the raw files as --raw_dir,"
-        " or make them as described at the top of the config's file.",
-        f"{name} is not found {self._place}",
+        f"raw file {name} does not exist {self._place}, and"
+        " config.prepare.downloads has no URL for it. Name the folder of the raw"
+        " files with --raw_dir, or create them as the top of the config file"
+        " describes.",
+        f"{name} does not exist {self._place}",
       )
     return path
 
@@ -174,8 +175,9 @@ class RawFiles:
       fetch.get(path, download)
     except InputError as error:
       message = (
-        f"raw file {name} cannot be fetched from {download.url} ({error}). Try"
-        f" again, fetch it by hand to {path}, or give its folder as --raw_dir."
+        f"raw file {name} cannot be downloaded from {download.url} ({error}). Try"
+        f" again, download it manually to {path}, or name its folder with"
+        " --raw_dir."
       )
       if isinstance(error, fetch.UnreachableError):
         raise MissingFileError(message, f"{name}: {error}") from None
@@ -194,6 +196,6 @@ class RawFiles:
       if files.is_file(path):
         return files.absolute(path)
     raise InputError(
-      f"config.prepare.{option}: there is no file {file}, nor is it in the folder"
-      f" of the raw files ({self.raw_dir or 'not set'})."
+      f"config.prepare.{option}: {file} does not exist, neither as a path nor in"
+      f" the folder of the raw files ({self.raw_dir or 'not set'})."
     )

@@ -98,7 +98,7 @@ def test_given_validation_and_test_files_and_a_table():
   rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
   table = unparsed("table", Files(write("pairs.tsv", rows)))
   assert loaded(table).prepare.splits["test"] == ("../pairs.tsv", "3-4")
-  assert "en, by the text" in table.messages[0]
+  assert "en (detected in the text)" in table.messages[0]
 
 
 def test_the_config_is_formatted():
@@ -119,28 +119,30 @@ def test_languages_of_names_text_and_flags():
   made = unparsed("mine", train)
   assert loaded(made).data.source_language == "de"
   assert made.messages[1] == (
-    "warning: the source is de by the file's name, but 100 % of it looks like en."
-    " If so: --source_language en"
+    "warning: the source language is de (from the file name), but 100 % of the text "
+    "looks like en. If it is, set --source_language en"
   )
   made = unparsed("declared", train, languages=("en", ""))
   assert loaded(made).data.source_language == "en"
   assert not [line for line in made.messages if "warning" in line]
   numbers = [*map(str, range(20))]
   train = Files(write("a", numbers), write("b", numbers))
-  with pytest.raises(InputError, match=r"a: which language .* --source_lang"):
+  with pytest.raises(
+    InputError, match=r"a: the language of the source .* --source_lang"
+  ):
     unparsed("unknown", train)
 
 
 def test_needs_enough_pairs_to_hold_some_out(folder):
   same = Files(write("train.en", ["a"] * 100), write("train.fr", ["b"] * 100))
   for train, counts in ((corpus(19), "19 pairs, 19"), (same, "100 pairs, 1")):
-    with pytest.raises(InputError, match=rf"{counts} different .*hold .* 20"):
+    with pytest.raises(InputError, match=rf"{counts} of them distinct; at least 20"):
       unparsed("mine", train)
   assert not (folder / "mine").exists()
   one = corpus(1)
   made = unparsed("mine", one, dev=one, test=one)
   assert [line for line in made.messages if "in training" in line] == [
-    f"warning: 1 of the 1 sources of {split} are in training too: scores will "
+    f"warning: 1 of the 1 sources of {split} also occur in training, so scores will "
     "be too high. Remove them from the training files"
     for split in ("validation", "test")
   ]
@@ -164,7 +166,7 @@ def test_never_replaces_a_config_and_names_the_dataset():
   train = corpus(20)
   path = unparsed("mine", train).path
   written = path.read_text()
-  with pytest.raises(InputError, match=r"mine/mine\.py exists\. Remove it, or"):
+  with pytest.raises(InputError, match=r"mine/mine\.py exists\. Delete it, or"):
     unparsed("mine", train)
   assert path.read_text() == written
   # Neither of two configs prepares what the other trains on.
@@ -185,7 +187,11 @@ def test_never_replaces_a_config_and_names_the_dataset():
   [
     ("de", "", "The source is parsed by UDPipe's model of de."),
     ("zh-CN", "zh", "The source is parsed by UDPipe's model of zh."),
-    ("th", None, "UDPipe has no model of th. For trees, remove the config and"),
+    (
+      "th",
+      None,
+      "UDPipe has no model of th. To parse it, delete the config and",
+    ),
   ],
 )
 def test_names_the_parser_model_of_the_language(language, model, message):

@@ -7,7 +7,6 @@ search reports.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -95,13 +94,6 @@ class ForcedPass:
     return values
 
 
-class Forced(ForcedPass):
-  """Callable that returns the log probability of each translation subword."""
-
-  def __init__(self, model: EncoderDecoder | Ensemble, batcher: Batcher):
-    super().__init__(functools.partial(_log_probability, model), batcher)
-
-
 @dataclasses.dataclass(frozen=True)
 class Scored:
   """Log probability of a given translation, by subword and in total.
@@ -126,10 +118,10 @@ def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
   return {**batch, "target_id_BT": id_BT}
 
 
-def _log_probability(
+def log_probability(
   model: EncoderDecoder | Ensemble, params: Any, batch: Any
 ) -> Array:
-  """Returns the model's log probability of each target subword."""
+  """Returns the log probability of each target subword, by sentence."""
   first = batch[0] if isinstance(batch, tuple) else batch
   logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
   return token_log_probability(logits_BTV, first["target_id_BT"])

@@ -12,16 +12,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from typing import Any, NoReturn
+from typing import Any
 
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.errors import InputError, did_you_mean
+from jaxsyn.storage import files
 
 NAMES = ("text", "conllu", "target_prefix")
 MAX_CHARACTERS = 2000  # of a sentence, and of a prefix
-MAX_DEPTH = 100  # levels of nested lists and objects
-_TOO_DEEP = f"is nested more than {MAX_DEPTH} levels deep."
 
 
 class TooLarge(InputError):
@@ -49,37 +48,28 @@ class Request:
   index: int | None = None
 
 
-def request(source: Source | Request) -> Request:
-  """Wraps a source in a request without prefix; returns requests unchanged."""
-  return source if isinstance(source, Request) else Request(source)
+def as_request(source: Source | Request, index: int) -> Request:
+  """Returns a source as a request, whose index is `index` if it has none."""
+  result = source if isinstance(source, Request) else Request(source)
+  if result.index is not None:
+    return result
+  return dataclasses.replace(result, index=index)
 
 
 def parse_json(text: str, name: str) -> Any:
-  """Parses JSON strictly: without duplicate names or invalid characters.
+  """Parses JSON strictly; see `jaxsyn.storage.files.parse_json`.
 
   Args:
     text: JSON.
     name: Name for messages, such as "the body".
 
   Raises:
-    InputError: It is not JSON, is nested too deeply, or has a duplicate name, a
-      number that is not finite, NUL, or half of a surrogate pair.
+    InputError: It is not valid.
   """
   try:
-    value = json.loads(
-      text,
-      object_pairs_hook=_object,
-      parse_constant=_constant,
-      parse_float=_finite,
-    )
-    _check_strings(value, "", MAX_DEPTH)
-  except RecursionError:
-    raise InputError(f"{name} {_TOO_DEEP}") from None
-  except _Fault as fault:
-    raise InputError(f"{name} {fault}") from None
+    return files.parse_json(text)
   except ValueError as error:
-    raise InputError(f"{name} is not JSON ({error}).") from None
-  return value
+    raise InputError(f"{name} is not valid JSON ({error}).") from None
 
 
 def from_json(line: str) -> Request:
@@ -152,10 +142,9 @@ def sentence(
 
   Raises:
     TooLarge: It is longer.
-    InputError: It is no string, or has a line break.
+    InputError: It is no string, or has a line break or NUL.
   """
-  if not isinstance(value, str):
-    raise wrong_type(field, "a string", value)
+  check_string(value, field)
   if len(value) > max_characters:
     raise TooLarge(
       f"{field!r} has {len(value):,} characters; at most {max_characters:,} are "
@@ -167,6 +156,14 @@ def sentence(
       "break, or split it."
     )
   return value
+
+
+def check_string(value: Any, field: str) -> None:
+  """Raises InputError if a value is no string or contains NUL."""
+  if not isinstance(value, str):
+    raise wrong_type(field, "a string", value)
+  if "\0" in value:
+    raise InputError(f"{field!r} has NUL (\\u0000). Remove it.")
 
 
 def check_tree(
@@ -185,76 +182,17 @@ def check_tree(
 
 def wrong_type(field: str, expected: str, value: Any) -> InputError:
   """Returns an error for a field whose type differs from the expected one."""
-  shown = json.dumps(value, ensure_ascii=False)[:80]
+  # Lists and objects are not shown, since they may be nested deeply.
+  if isinstance(value, list | dict):
+    shown = "a list" if isinstance(value, list) else "an object"
+  else:
+    shown = json.dumps(value, ensure_ascii=False)[:80]
   return InputError(f"{field!r} must be {expected}, got {shown}.")
-
-
-class _Fault(Exception):
-  """Invalid-JSON error to which the caller adds a subject like "the body"."""
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  fields: dict[str, Any] = {}
-  for name, value in pairs:
-    if name in fields:
-      raise _Fault(f"has the name {name[:80]!r} twice in one object.")
-    fields[name] = value
-  return fields
-
-
-def _constant(name: str) -> NoReturn:
-  raise ValueError(f"{name} is not a number of JSON")
-
-
-def _finite(digits: str) -> float:
-  value = float(digits)
-  if not math.isfinite(value):
-    raise ValueError(f"{digits[:20]} is too large a number")
-  return value
-
-
-def _check_strings(value: Any, field: str, levels: int) -> None:
-  """Checks the strings, names and nesting depth of a JSON value.
-
-  Args:
-    value: Value of JSON.
-    field: Path of the value, abbreviated; "": the root.
-    levels: Number of further levels that are allowed.
-  """
-  if isinstance(value, str):
-    _check_string(value, f"in {field[:80]!r}" if field else "in its text")
-  elif isinstance(value, (dict, list)):
-    if not levels:
-      raise _Fault(_TOO_DEEP)
-    if isinstance(value, list):
-      for index, item in enumerate(value):
-        if item:  # an empty one has no string
-          _check_strings(item, f"{field[:80]}[{index}]", levels - 1)
-      return
-    for name, item in value.items():
-      _check_string(name, "in a name")
-      path = f"{field[:80]}.{name[:80]}" if field else name[:80]
-      _check_strings(item, path, levels - 1)
-
-
-def _check_string(value: str, where: str) -> None:
-  if value.isascii() and "\0" not in value:
-    return
-  if "\0" in value:
-    raise _Fault(f"has NUL (\\u0000) {where}. Remove it.")
-  try:
-    value.encode("utf-8")
-  except UnicodeEncodeError as error:
-    raise _Fault(
-      f"has half of a surrogate pair (\\u{ord(value[error.start]):x}) {where}. "
-      "Write the whole character."
-    ) from None
 
 
 def _tree(value: Any, field: str, max_characters: float) -> Parse:
   """Parses CoNLL-U text that must contain exactly one sentence."""
-  if not isinstance(value, str):
-    raise wrong_type(field, "a string", value)
+  check_string(value, field)
   try:
     parses = parses_of_text(value, field)
   except InputError as error:

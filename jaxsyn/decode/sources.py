@@ -7,11 +7,10 @@ processes. They import this module, which therefore must not import JAX.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import os
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 from jaxsyn.data import schema
@@ -36,6 +35,7 @@ _DIED = (
 
 Parses = dict[tuple[str, str], Parse]  # (key of a parser, line) -> parse
 ReadSource = tuple[Example, bool]  # arrays, and whether the source was cut
+Pending = Sequence[Future[list[ReadSource]]]  # sources that are being read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -209,10 +209,9 @@ class SessionReader:
   def __init__(self, readers: Sequence[SourceReader]):
     self.readers = tuple(readers)
     self._workers: Workers[SessionReader] | None = None
-    self._collector: ThreadPoolExecutor | None = None
 
   def __getstate__(self) -> dict[str, Any]:
-    return {"readers": self.readers, "_workers": None, "_collector": None}
+    return {"readers": self.readers, "_workers": None}
 
   @property
   def tree(self) -> str:
@@ -262,8 +261,8 @@ class SessionReader:
       return list(zip(columns[0], is_cut, strict=True))
     return list(zip(zip(*columns), is_cut, strict=True))
 
-  def read_async(self, sources: Sequence[Source]) -> Future[list[ReadSource]]:
-    """Starts `read_all`, and returns a future for its result.
+  def read_async(self, sources: Sequence[Source]) -> Pending:
+    """Starts `read_all`, and returns a future for each part of its result.
 
     More than FEW raw lines are parsed by worker processes, one per core, which
     run until `close`. Smaller blocks are read before this returns.
@@ -275,29 +274,21 @@ class SessionReader:
         future.set_result(self.read_all(sources))
       except InputError as error:
         future.set_exception(error)
-      return future
-    if self._workers is None or self._collector is None:
+      return [future]
+    if self._workers is None:
       self._workers = Workers(self.opened, cores(), died=_DIED)
-      self._collector = ThreadPoolExecutor(1)
-    blocks = [
+    return [
       self._workers.submit(SessionReader.read_all, sources[i : i + _BLOCK])
       for i in range(0, len(sources), _BLOCK)
     ]
-    return self._collector.submit(_join, blocks)
 
   def close(self) -> None:
     """Ends the worker processes; later calls start new ones."""
-    if self._workers is not None and self._collector is not None:
+    if self._workers is not None:
       self._workers.close()
-      self._collector.shutdown()
-      self._workers = self._collector = None
+      self._workers = None
 
   @property
   def _first_with_parser(self) -> SourceReader:
     with_parser = (reader for reader in self.readers if reader.has_parser)
     return next(with_parser, self.readers[0])
-
-
-def _join(blocks: Sequence[Future[list[ReadSource]]]) -> list[ReadSource]:
-  results = [block.result() for block in blocks]
-  return list(itertools.chain.from_iterable(results))

@@ -194,7 +194,11 @@ class Translator:
         batch_of=batch_of,
         is_wanted=is_wanted,
       )
-      return _run_pool(pool, on_progress)
+      finished = []
+      for pair in pool():
+        finished.append(pair)
+        on_progress(1)
+      return finished
 
     jobs = list(self._jobs(examples, requests))
     translations = [[EMPTY_TRANSLATION] for _ in examples]
@@ -370,17 +374,6 @@ class Translator:
     if not request.prefix:
       return limit
     return max(limit, request.positions + self._config.max_length_offset)
-
-
-def _run_pool(
-  pool: Pool, on_progress: ProgressCallback
-) -> list[tuple[int, Hypotheses]]:
-  """Runs a pool to its end; returns each sentence's index and hypotheses."""
-  finished = []
-  for pair in pool():
-    finished.append(pair)
-    on_progress(1)
-  return finished
 
 
 def _on_device(device: jax.Device, x: Any) -> jax.Array:

@@ -91,14 +91,14 @@ def summary(language: str) -> str:
   """Returns a line with the tokenizer of a language and the reason for it."""
   chosen, suitable = default(language), _suitable(language)
   if suitable and chosen == suitable[0]:
-    return f"tokenizer {chosen}, which fits {language!r}."
+    return f"tokenizer {chosen}, which suits {language!r}."
   if suitable:
     return (
-      f"tokenizer {chosen}, since {suitable[0]}, which fits {language!r} better, "
+      f"tokenizer {chosen}, because {suitable[0]}, which suits {language!r} better, "
       f"is not installed: {_install(suitable[0])}."
     )
   if is_known(language):
-    return f"tokenizer 13a, since {language!r} has spaces between words."
+    return f"tokenizer 13a, because {language!r} separates words with spaces."
   return (
     f"tokenizer 13a, which needs spaces between words: {language!r} is neither a "
     f"code of ISO 639-1 nor one of {', '.join(LANGUAGES)}."

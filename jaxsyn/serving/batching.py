@@ -17,7 +17,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 from jaxsyn.decode.prefix import OutputRequest
-from jaxsyn.decode.requests import Request
+from jaxsyn.decode.requests import Request, as_request
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
 from jaxsyn.serving.requests import InspectRequest
@@ -205,9 +205,8 @@ def _translate(run: ServedRun, batch: Sequence[Sentence]) -> None:
       with _errors_to([sentence]):
         if isinstance(one, InputError):
           raise one
-        request = sentence.request
-        index = sentence.index if request.index is None else request.index
-        output_request = run.session.output_request(request, index)
+        indexed = as_request(sentence.request, sentence.index)
+        output_request = run.session.output_request(indexed)
         inputs.append(_Input(sentence, *one, output_request))
   _search(run, inputs)
 

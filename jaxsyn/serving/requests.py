@@ -17,6 +17,7 @@ from jaxsyn.decode.requests import (
   MalformedTree,
   Request,
   TooLarge,
+  check_string,
   check_tree,
   from_object,
   parse_json,
@@ -176,8 +177,7 @@ def _sentences(
 
 
 def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
-  if not isinstance(value, str):
-    raise wrong_type("conllu", "a string", value)
+  check_string(value, "conllu")
   try:
     parses = parses_of_text(value, "conllu")
   except InputError as error:

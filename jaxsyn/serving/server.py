@@ -217,9 +217,13 @@ def batch_shapes(
     known: set[Any] = set()
     for count in range(1, max_sentences + 1):
       batch = examples[:1] * count
-      sizes = session.sizes(batch)
+      sizes = session.translator.sizes(batch)
       if not sizes <= known:
-        yield BatchShape(width, count, partial(session.compile, batch))
+        yield BatchShape(
+          width,
+          count,
+          partial(session.translator.compile, session.params, batch),
+        )
       known |= sizes
     # A search of sentences of different lengths also compiles the programs that
     # move the remaining sentences to a smaller batch.

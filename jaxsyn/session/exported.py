@@ -1,7 +1,7 @@
 """Directory of an exported model: a run without checkpoints and logs.
 
   model.safetensors    the parameters
-  model.json           description of the checkpoint, and array checksums
+  model.json           description of the checkpoint, SHA-256 of the parameters
   config.json, manifest.json, vocabularies, parser    as in the run directory
   README.md            a model card
 
@@ -12,6 +12,7 @@ safetensors (extra "hub") is imported at the first call.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import pathlib
 from typing import Annotated, Any
 
@@ -24,12 +25,12 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files
-from jaxsyn.training import array_checksums
+from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.checkpoint_reader import Parameters, Score
 
 RECORD_FILE = "model.json"
 ARRAYS = "model.safetensors"
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +40,7 @@ class _ExportRecord:
   format: int
   title: Annotated[str, TextPattern(".+", "a text")]
   steps: tuple[Number, ...]
-  arrays: dict[str, array_checksums.ArrayChecksums]
+  sha256: str
   score: Score | None
 
 
@@ -55,22 +56,23 @@ def write(folder: pathlib.Path, parameters: Parameters) -> str:
     folder: Local directory.
     parameters: Parameters of a checkpoint, with its description.
   """
-  arrays = jax.device_get(array_checksums.arrays_by_name(parameters.params))
+  arrays = jax.device_get(arrays_by_name(parameters.params))
   data = library().save(
     {name: np.ascontiguousarray(x) for name, x in arrays.items()},
     metadata={"format": "jaxsyn"},  # more keys would be in random order
   )
   with files.publish(folder / ARRAYS) as file:
     file.write(data)
+  digest = hashlib.sha256(data).hexdigest()
   record = {
     "format": _FORMAT,
     "title": parameters.title,
     "steps": list(parameters.steps),
     "score": parameters.score,
-    "arrays": array_checksums.start_checksums(parameters.params)(),
+    "sha256": digest,
   }
   files.write_json(folder / RECORD_FILE, checksums.add_checksum(record))
-  return checksums.sha256_of(folder / ARRAYS)
+  return digest
 
 
 def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
@@ -85,28 +87,23 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
     InputError: The model is corrupt, of another version, or of another
       architecture, or it is not the requested checkpoint.
   """
-  library()  # the first error, if it is not installed
+  load = library().load  # the first error, if it is not installed
   record = _read_record(folder / RECORD_FILE)
-  arrays = _read_arrays(folder / ARRAYS)
+  arrays = load(_read_arrays(folder / ARRAYS, record["sha256"]))
   if checkpoint and [checkpoint] != [str(step) for step in record["steps"]]:
     raise InputError(
       f"{folder} is an exported model and holds {record['title']}; no other "
       f"checkpoint ({checkpoint!r}) can be chosen."
     )
-  array_file = folder / ARRAYS
-  wanted = {
-    name: x.shape
-    for name, x in array_checksums.arrays_by_name(abstract).items()
-  }
+  wanted = {name: x.shape for name, x in arrays_by_name(abstract).items()}
   if {name: x.shape for name, x in arrays.items()} != wanted:
-    raise _corrupt_error(array_file, "it is of another model than config.json")
-  if set(record["arrays"]) != set(arrays):
-    raise _corrupt_error(array_file, f"{RECORD_FILE} lists other arrays")
-  tree = traverse_util.unflatten_dict(arrays, sep="/")
-  if difference := array_checksums.first_difference(tree, record["arrays"]):
-    raise _corrupt_error(array_file, difference)
+    raise _corrupt_error(
+      folder / ARRAYS, "it is of another model than config.json"
+    )
   return Parameters(
-    jax.device_put(tree, jax.local_devices()[0]),
+    jax.device_put(
+      traverse_util.unflatten_dict(arrays, sep="/"), jax.local_devices()[0]
+    ),
     tuple(record["steps"]),
     score=record["score"],
     title=record["title"],
@@ -140,16 +137,15 @@ def _read_record(path: pathlib.Path) -> dict[str, Any]:
   return record
 
 
-def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+def _read_arrays(path: pathlib.Path, sha256: str) -> bytes:
+  """Returns the content of the file of parameters; checks its SHA-256."""
   try:
-    arrays: dict[str, np.ndarray] = library().load(files.read_bytes(path))
-  except Exception as error:
-    # SafetensorError is not public, and derived from Exception only.
-    is_format_error = type(error).__module__.startswith("safetensors")
-    if not (is_format_error or isinstance(error, OSError)):
-      raise
+    data = files.read_bytes(path)
+  except OSError as error:
     raise _corrupt_error(path, str(error)) from None
-  return arrays
+  if hashlib.sha256(data).hexdigest() != sha256:
+    raise _corrupt_error(path, f"its SHA-256 is not that in {RECORD_FILE}")
+  return data
 
 
 def _corrupt_error(path: pathlib.Path, why: str) -> InputError:

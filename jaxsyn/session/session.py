@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,11 +21,11 @@ from jaxsyn.data.schema import EOS, SPECIAL
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher, Example
-from jaxsyn.decode.forced import Forced, Scored
+from jaxsyn.decode.forced import ForcedPass, Scored, log_probability
 from jaxsyn.decode.prefix import Automaton, OutputRequest
 from jaxsyn.decode.rank import score_on_host
-from jaxsyn.decode.requests import Request, request
-from jaxsyn.decode.sources import ReadSource, SessionReader
+from jaxsyn.decode.requests import Request, as_request
+from jaxsyn.decode.sources import Pending, SessionReader
 from jaxsyn.decode.translator import (
   ProgressCallback,
   Translation,
@@ -54,6 +54,7 @@ class Session:
     notes: Reasons why other checkpoints than requested were chosen, which were
       printed to standard error.
     reader: Reader of source sentences, for all runs.
+    translator: Search for translations.
     devices: Devices that search: all local devices.
     batch_transform: Function of the user applied to every host batch.
     cut: Number of lines so far that were truncated.
@@ -130,53 +131,36 @@ class Session:
         members=[member.sources.features for member in self.members],
         batch_transform=batch_transform,
       )
-    self._translate = Translator(
+    self.translator = Translator(
       model,
       first.sources.vocabularies[1],
       first.plan.config.decode,
       batcher,
       devices=self.devices,
     )
-    self._forced = Forced(model, batcher)
+    self._forced = ForcedPass(partial(log_probability, model), batcher)
 
   def __call__(
     self, sources: Iterable[Source | Request]
   ) -> list[list[Translation]]:
     """Returns the n-best translations of each sentence, in order."""
-    requests = [request(source) for source in sources]
-    output_requests = self.output_requests(requests)
+    requests = [
+      as_request(source, index) for index, source in enumerate(sources)
+    ]
+    output_requests = [self.output_request(one) for one in requests]
     examples = self.read([one.source for one in requests])
     return self.search(examples, output_requests)
 
-  def output_requests(self, requests: Sequence[Request]) -> list[OutputRequest]:
-    """Compiles the target prefix of each request to an automaton.
-
-    Raises:
-      InputError: A prefix cannot be written; the message names the line.
-    """
-    output_requests = []
-    for position, one in enumerate(requests):
-      index = position if one.index is None else one.index
-      try:
-        output_requests.append(self.output_request(one, index))
-      except InputError as error:
-        raise InputError(f"line {index + 1} of the input: {error}") from None
-    return output_requests
-
-  def output_request(self, request: Request, index: int = 0) -> OutputRequest:
+  def output_request(self, request: Request) -> OutputRequest:
     """Compiles the target prefix of a request to an automaton.
-
-    Args:
-      request: Sentence and prefix.
-      index: Index of the sentence in the input, on which samples depend.
 
     Raises:
       InputError: The prefix cannot be written, or is too long.
     """
     automaton: Automaton = ()
     if request.prefix:
-      automaton = self._translate.compile_prefix(request.prefix)
-    output_request = OutputRequest(index, automaton)
+      automaton = self.translator.compile_prefix(request.prefix)
+    output_request = OutputRequest(request.index or 0, automaton)
     # A longer search would need more memory than any sentence does.
     decode, longest = self.plan.config.decode, self.sources.longest
     max_length = max(max_output_length(decode, longest), longest)
@@ -198,9 +182,9 @@ class Session:
     """Converts source sentences (raw lines or parses) to model inputs."""
     return self.examples(self.reader.read_async(sources))
 
-  def examples(self, read: Future[list[ReadSource]]) -> list[Example]:
+  def examples(self, read: Pending) -> list[Example]:
     """Returns model inputs from `reader.read_async`; counts truncated lines."""
-    results = read.result()
+    results = [one for part in read for one in part.result()]
     self.cut += sum(is_cut for _, is_cut in results)
     return [example for example, _ in results]
 
@@ -219,14 +203,14 @@ class Session:
         `jaxsyn.decode.translator.Translator`.
     """
     decode = self.plan.config.decode
-    longest = max(map(self._translate.subwords, examples), default=0)
+    longest = max(map(self.translator.subwords, examples), default=0)
     with enough_memory(
       f"translating {decode.sentences} sentences at a time with "
-      f"{self._translate.hypotheses} hypotheses each, the longest of "
+      f"{self.translator.hypotheses} hypotheses each, the longest of "
       f"{longest} subwords",
       "config.decode.sentences or config.decode.beam (--beam)",
     ):
-      return self._translate(
+      return self.translator(
         self.params, examples, requests, on_progress, is_wanted
       )
 
@@ -284,19 +268,6 @@ class Session:
     """Returns the subwords of a translation, without EOS."""
     return self.sources.vocabularies[1].ids(translation)
 
-  def compile(self, examples: Sequence[Example]) -> None:
-    """Compiles the programs that are needed to translate some examples."""
-    self._translate.compile(self.params, examples)
-
-  def sizes(self, examples: Sequence[Example]) -> set[Any]:
-    """Returns the static array sizes with which translation would start."""
-    return self._translate.sizes(examples)
-
-  @property
-  def compilations(self) -> int:
-    """Number of compiled search programs."""
-    return self._translate.compilations
-
   def note(self, *more_programs: tuple[int, int]) -> str:
     """Returns a note on compilation progress; "" once it is complete.
 
@@ -305,7 +276,7 @@ class Session:
         `jaxsyn.utils.progress.compiling`.
     """
     return progress.compiling(
-      self._translate.programs, self._forced.programs, *more_programs
+      self.translator.programs, self._forced.programs, *more_programs
     )
 
   def close(self) -> None:

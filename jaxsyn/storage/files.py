@@ -83,25 +83,33 @@ def read_json(path: PathLike) -> Any:
 
   Raises:
     OSError: The file cannot be read.
-    ValueError: The file is not valid JSON, an object has a duplicate key, or a
-      string is not valid Unicode. The message has the reason.
+    ValueError: It is not valid; see `parse_json`.
+  """
+  return parse_json(read_bytes(path).decode("utf-8"))
+
+
+def parse_json(text: str) -> Any:
+  """Parses JSON strictly.
+
+  Raises:
+    ValueError: It is not JSON, an object has a duplicate key, or a string is not
+      valid Unicode. The message has the reason.
   """
   try:
-    text = read_bytes(path).decode("utf-8")
     content = json.loads(text, object_pairs_hook=_unique_keys)
     if "\\u" in text:  # a lone surrogate cannot be part of a file name
       json.dumps(content, ensure_ascii=False).encode("utf-8")
   except UnicodeEncodeError:
-    raise ValueError("a string in it has half of a surrogate pair.") from None
+    raise ValueError("a string in it has half of a surrogate pair") from None
   except RecursionError:  # thousands of brackets
-    raise ValueError("it is nested too deeply.") from None
+    raise ValueError("it is nested too deeply") from None
   return content
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   values = dict(pairs)
   if len(values) < len(pairs):
-    raise ValueError("an object in it has a duplicate key.")
+    raise ValueError("an object in it has a duplicate key")
   return values
 
 

@@ -13,8 +13,7 @@ import pytest
 
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import open_model
-from jaxsyn.session import Session, exported
+from jaxsyn.session import Session, exported, parameters, workdir
 from jaxsyn.training.checkpoint_reader import Parameters
 
 pytest.importorskip("safetensors", reason="extra hub")
@@ -63,7 +62,7 @@ def test_the_model_card(run, folder, tmp_path):
   card = (folder / "README.md").read_text()
   _, block, rest = card.split("---\n", 2)
   assert 'license: "cc-by-4.0"' in block and "language: [en, qaa]" in block
-  score = open_model(run).parameters.score
+  score = parameters.read(workdir.open_run(run))[0].score
   assert f"{score['score']:.2f}" in rest
   assert "| train | 600 |" in rest and "FILL-IN" not in card
   message = export.run(run, tmp_path / "bare", parser=False)

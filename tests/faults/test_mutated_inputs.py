@@ -31,7 +31,6 @@ from jaxsyn.data.sentence.linearise import CLOSE
 from jaxsyn.data.sentence.text import lines_of
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import open_model
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
 from jaxsyn.session import parameters, workdir
@@ -193,7 +192,7 @@ def read_checkpoint(name):
     ("manifest.json", open_run, 25),
     ("best/20/metadata/metadata.json", read_checkpoint("best"), COUNT),
     ("checkpoints/20/metadata/metadata.json", read_checkpoint("last"), COUNT),
-    ("model.json", open_model, COUNT),
+    ("model.json", read_checkpoint(""), COUNT),
   ],
 )
 def test_crafted_metadata_of_runs_and_exports(run, tmp_path, name, read, count):

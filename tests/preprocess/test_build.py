@@ -399,8 +399,8 @@ def test_missing_splits_are_left_out_until_their_files_exist(tmp_path, capsys):
   verify.run(folder)
   raw = raw_of(config)
   for name in MISSING:
-    assert f"late ({name} is not found in " in output
-    assert f"later ({name} is not found in " in output
+    assert f"late ({name} does not exist in " in output
+    assert f"later ({name} does not exist in " in output
     shutil.copy(raw / "test.en", raw / name)
     build.run(config)
     output = capsys.readouterr().out
@@ -448,14 +448,14 @@ def test_a_split_that_the_server_lacks_is_left_out(tmp_path, capsys):
   (folder / "manifest.json").unlink()
   assert "late" in manifests.read(build.run(config))["splits"]
   (folder / "raw" / "late.de").unlink()
-  check_rejected(config, r"raw file late\.de cannot be fetched")
+  check_rejected(config, r"raw file late\.de cannot be downloaded")
   # A wrong file is an error also if it is optional.
   config.data.directory = str(tmp_path / "other")
   with web_server.serve() as server:
     server.answers["late.en"] = server.answers["late.de"] = b"other"
     addresses = ((name, server.url(name), "0" * 64) for name in MISSING)
     config.prepare.downloads = tuple(addresses)
-    check_rejected(config, r"raw file late\.en cannot be fetched")
+    check_rejected(config, r"raw file late\.en cannot be downloaded")
 
 
 TEXT, TREES = "text/test.target.gz", "conllu/test.source.conllu.gz"

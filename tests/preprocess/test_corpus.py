@@ -44,7 +44,7 @@ def test_statistics_of_some_pairs(text, monkeypatch):
   assert (seen.count, seen.examined, len(seen.pairs)) == (4, 2, 2)
   files = text("犬が走る。\n猫。\n".encode(), b"A dog runs.\nA cat.\n")
   message = corpus.findings({"train": corpus_stats(files)}, 0, [])[0]
-  assert "3.5 characters and 2.5 words a line, 0 repeated" in message
+  assert "mean length 3.5 characters and 2.5 words; 0 duplicates" in message
 
 
 def test_line_ends_and_tables_do_not_matter(text, tmp_path):
@@ -112,11 +112,13 @@ def test_warns_of_test_sources_in_training(text):
   target = [word.upper() for word in source[:-1]] + ["DREI"]
   train = corpus_stats(text(lines(source), lines(target)))
   message = corpus.findings({"train": train}, 2, ["validation", "test"])[-1]
-  assert "2 of the 4 sources of validation and test are in train" in message
+  assert (
+    "2 of the 4 sources of validation and test also occur in train" in message
+  )
   test = corpus_stats(text(lines(["w3", "new"]), lines(["W3", "NEW"])))
   splits = {"train": train, "test": test}
   message = corpus.findings(splits, 0, [])[-1]
-  assert message.startswith("warning: 1 of the 2 sources of test are in")
+  assert message.startswith("warning: 1 of the 2 sources of test also occur")
   # w3 is held out, so that it is not in training.
   messages = corpus.findings(splits, 8, ["validation"])
   assert not [m for m in messages if "of test" in m and "warning" in m]

@@ -87,16 +87,16 @@ CASES = [
   ({"prepare.optional": ("train",)}, None, r"optional: train is not a test sp"),
   ({"prepare.optional": ("test2",)}, None, r"optional: test2 is not a test s"),
   # Entries of splits.
-  ({SPLIT: ("no.en", "train.de.gz")}, None, r"file no\.en is not found in "),
+  ({SPLIT: ("no.en", "train.de.gz")}, None, r"file no\.en does not exist in "),
   ({SPLIT: ("p-*.en", "train.de.gz")}, None, r"file matches p-\*\.en in "),
-  ({"prepare.raw_dir": "nowhere"}, None, r"train\.en is not found in nowhere"),
+  ({"prepare.raw_dir": "nowhere"}, None, r"train\.en does not exist in nowhere"),
   ({SPLIT: ("train.en",)}, None, r"splits\.train must be two files .*'train"),
-  ({"prepare.raw_dir": ""}, None, r"n\.en is not found \(--raw_dir is not set\)"),
-  ({SPLIT: ("b.en", "c")}, None, r"b\.en is not found in .*has no address"),
+  ({"prepare.raw_dir": ""}, None, r"n\.en does not exist \(--raw_dir is not set\)"),
+  ({SPLIT: ("b.en", "c")}, None, r"b\.en does not exist in .*has no URL"),
   ({"prepare.downloads": (("train.en", "http://h", "0" * 64),)}, None,
-   r"train\.en is not the file.*has 0000"),
+   r"train\.en is not the file.*not 0000"),
   *(
-    ({SPLIT: (name, "train.de.gz")}, None, rf"{name}: archives are not read\. Un")
+    ({SPLIT: (name, "train.de.gz")}, None, rf"{name}: archives are not supported\. Un")
     for name in ("a.tar.gz", "a.TGZ", "a.en.bz2")
   ),
   *(
@@ -127,12 +127,12 @@ CASES = [
     f"{PARSE}.source.spacy.model": "en_none"}, None, "spacy download en_none"),
   ({CONLLU: {}, f"{PARSE}.source.parser": "stanza"}, None,
    r"Stanza, which is not installed|Stanza's models of 'en'"),
-  ({f"{CONLLU}.test": "no.conllu"}, None, r"source_conllu\.test: .* no\.conllu, nor"),
+  ({f"{CONLLU}.test": "no.conllu"}, None, r"source_conllu\.test: no\.conllu does not"),
   ({CONLLU: {"train": "new"}}, None, r"file for each split \(test, train\)"),
   (MORE, replaced(chain("sees"), 5, chain), r"new:\d+: .*parse the same text"),
   (MORE, replaced([], 60, chain), "the CoNLL-U has no tree for"),
   (MORE, replaced([], 99, joined), r"/new: no tree has the words of its line"),
-  (MORE, None, r"source_alternatives\.train: there is no file new"),
+  (MORE, None, r"source_alternatives\.train: new does not exist"),
   ({f"{PARSE}.source_alternatives": {"test": ("new",)}}, None,
    "must name the files of the split train"),
   ({f"{PARSE}.target_alternatives": {"train": ("new",)}}, None,
@@ -144,7 +144,7 @@ CASES = [
   (BRACKETS, lambda lines: ["()"] * 60, "no kept line has a tree with const"),
   (BRACKETS, lambda lines: [bracketed("no such words")] * 60,
    r"/new: no tree has the words of its line of .*train\.en"),
-  (BRACKETS, None, r"source_brackets\.train: there is no file new"),
+  (BRACKETS, None, r"source_brackets\.train: new does not exist"),
   ({f"{PARSE}.source_brackets": {"test": "new"}}, None,
    r"source_brackets must name the files of the split train"),
   ({f"{PARSE}.source_brackets": {"train": "new", "dev": "new"}}, None,
@@ -154,7 +154,7 @@ CASES = [
   (LINKS, end_of_line("{}-0"), r"new:1: .* has word \d+ of the source, whose line 1"),
   (LINKS, end_of_line("0-{0}"), r"new:1: .* word (\d+) of the target, .* has \1 space"),
   (LINKS, lambda lines: ["0-0"] * 2, r"new has 2 lines, but .* has 60\. Line N"),
-  (LINKS, None, r"alignments\.train: there is no file new"),
+  (LINKS, None, r"alignments\.train: new does not exist"),
   ({"prepare.alignments": {"train": ("a", "b")}}, None,
    r"alignments\.train must be \(file,\), or \(file, s"),
   ({"prepare.alignments": {"test": ("new",)}}, None,
@@ -421,9 +421,11 @@ def test_downloads_a_file_once_or_reports_why_not(tmp_path):
       assert path == fetched / "a.en" and path.read_bytes() == body
     assert server.asked == ["/a.en"]
     gone = raw_files(tmp_path, "b.en", server.url("gone"), "0" * 64, "50000")
-    message = r"b\.en cannot be fetched from .*gone \(.*404.*by hand to .*b\.en"
+    message = (
+      r"b\.en cannot be downloaded from .*gone \(.*404.*manually to .*b\.en"
+    )
     with pytest.raises(InputError, match=message):
       gone.find("b.en")
-  with pytest.raises(InputError, match=r"cannot be fetched .*refused"):
+  with pytest.raises(InputError, match=r"cannot be downloaded .*refused"):
     gone.find("b.en")
   assert [path.name for path in tmp_path.iterdir()] == ["fetched"]

@@ -63,7 +63,7 @@ def test_characters_replace_a_missing_tokenizer(monkeypatch, package, language):
   with pytest.raises(InputError, match=install):
     tokenizers.resolved(f"{language}-mecab", language)
   message = tokenizers.summary(language)
-  assert message.startswith("tokenizer char, since")
+  assert message.startswith("tokenizer char, because")
   assert f"pip install -e '.[{language}]'" in message
   sys.modules.pop(module, None)  # later tests import it again
 

@@ -157,12 +157,12 @@ def test_an_ensemble_translates_without_figures(opened, runs):
 def test_compiles_programs_of_common_sizes_before_requests(opened, runs):
   client, run = opened(runs["pascal"], beam=2)
   compile_programs(client.service, 16)
-  programs = run.session.compilations
+  programs = run.session.translator.compilations
   assert programs == 4  # reading and searching, of one and of eight sentences
   for count in (1, 3, 8):
     lines = [LINE, OTHER, "the cow runs ."] * 3
     translations(client("/translate", {"texts": lines[:count]}))
-  assert run.session.compilations == programs
+  assert run.session.translator.compilations == programs
 
 
 def test_batches_simultaneous_requests(client, session, monkeypatch):

@@ -54,25 +54,29 @@ def assert_equal(example, expected):
     np.testing.assert_array_equal(example[name], array)
 
 
+def wait(pending):
+  return [one for part in pending for one in part.result()]
+
+
 def test_worker_processes_read_the_same_arrays(reader, parallel):
   inputs = [*LINES, reader.parse(LINES[-1])]
   expected = parallel.read_all(inputs)
-  parallel.read_async(LINES[:FEW]).result()  # few lines are read here
+  wait(parallel.read_async(LINES[:FEW]))  # few lines are read here
   assert parallel._workers is None
   # The second block is started while the first is being read.
   first = parallel.read_async(inputs)
   second = parallel.read_async(inputs[::-1])
   for future, wanted in ((first, expected), (second, expected[::-1])):
-    read = future.result()
+    read = wait(future)
     assert [cut for _, cut in read] == [cut for _, cut in wanted]
     for (example, _), (other, _) in zip(read, wanted, strict=True):
       assert_equal(example, other)
   assert sum(cut for _, cut in expected) == 1
   os.killpg(parallel._workers._process.pid, signal.SIGKILL)
   with pytest.raises(InputError, match=r"a parser process died.*--conllu"):
-    parallel.read_async(LINES).result()
+    wait(parallel.read_async(LINES))
   parsed = [reader.parse("?")] * (FEW + 1)  # parses need no processes
-  assert len(parallel.read_async(parsed).result()) == FEW + 1
+  assert len(wait(parallel.read_async(parsed))) == FEW + 1
 
 
 def test_cuts_a_line_to_the_longest_length(reader):
@@ -119,8 +123,8 @@ def test_rejects_another_parser(reader, tmp_path, monkeypatch):
   parallel = SessionReader([reader])
   for lines in (LINES, LINES[:1]):
     with pytest.raises(InputError, match=r"is not the source parser .*SHA-256"):
-      parallel.read_async(lines).result()
+      wait(parallel.read_async(lines))
   parallel.close()
   monkeypatch.setattr(reader, "_spec", None)
   with pytest.raises(InputError, match="has no parser"):
-    parallel.read_async(LINES[:1]).result()
+    wait(parallel.read_async(LINES[:1]))

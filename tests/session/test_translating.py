@@ -74,9 +74,7 @@ def test_skips_invalid_lines_and_translates_the_others(command, runs, capsys):
   text = "".join(f"{line}\n{good}\n" for line in bad)
   best = Session(runs["pascal"])([LINES[1]])[0][0].text
   assert command(text, "--json", "--errors=skip") == ["", best] * len(bad)
-  message = (
-    "4 of the lines could not be translated (--errors skip); the first: "
-  )
+  message = "4 lines could not be translated (--errors skip); the first: "
   assert message in capsys.readouterr().err
   with pytest.raises(InputError, match=r"line 2 of the input: the prefix '雪'"):
     command(f"{good}\n{bad[3]}\n", "--json")

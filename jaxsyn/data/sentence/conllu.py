@@ -98,7 +98,7 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 
 
 def blocks(
-  lines: Iterable[bytes | None], file: str, replace: bool = False
+  lines: Iterable[bytes | None], file: str
 ) -> Iterator[Block | Faulty | None]:
   """Yields the trees in CoNLL-U lines, and an error object per bad tree.
 
@@ -107,7 +107,6 @@ def blocks(
   Args:
     lines: Lines and pauses from `text.raw_lines`.
     file: File name for messages.
-    replace: Whether to replace bytes that are not UTF-8 with U+FFFD.
   """
   first = 1  # first line of the sentence
   block: list[bytes] = []
@@ -122,15 +121,13 @@ def blocks(
     if raw:
       block.append(raw)
       continue
-    if block and (result := _block(file, first, block, replace)):
+    if block and (result := _block(file, first, block)):
       yield result
     first += len(block) + 1
     block = []
 
 
-def _block(
-  file: str, first: int, lines: list[bytes], replace: bool
-) -> Block | Faulty | None:
+def _block(file: str, first: int, lines: list[bytes]) -> Block | Faulty | None:
   """Parses a sentence's CoNLL-U lines into a tree or an error object.
 
   The result is None if all lines are comments.
@@ -140,7 +137,7 @@ def _block(
   rows: list[Row] = []
   try:
     for line_number, (error, text) in enumerate(texts, first):
-      if error and not replace:
+      if error:
         raise InputError(f"{file}:{line_number}: {error}")
       if text.startswith("#"):
         continue

@@ -26,9 +26,7 @@ def is_conllu(path: str | os.PathLike[str]) -> bool:
   return os.fspath(path).endswith((".conllu", ".conllu.gz"))
 
 
-def sentences(
-  path: str, trees: bool, errors: str = "strict"
-) -> Iterator[Source | Faulty | None]:
+def sentences(path: str, trees: bool) -> Iterator[Source | Faulty | None]:
   """Yields an input's lines or parses, and PAUSE while the next one is pending.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
@@ -37,17 +35,15 @@ def sentences(
   Args:
     path: File, pipe, or "-" for standard input.
     trees: Whether the input is CoNLL-U.
-    errors: See `text.handle_errors`. A malformed tree has no replacement text.
 
   Raises:
-    InputError: A sentence cannot be read, with "strict"; or the input cannot be
-      read at all.
+    InputError: The input cannot be read. For a single sentence that cannot be
+      read, a Faulty is yielded instead.
   """
   if not trees:
-    return text.handle_errors(text.arriving_lines(path), errors)
+    return text.arriving_lines(path)
   lines, name = text.raw_lines(path), text.name_of(path)
-  blocks = conllu.blocks(lines, name, replace=errors == "replace")
-  return text.handle_errors(_parses(blocks), errors)
+  return _parses(conllu.blocks(lines, name))
 
 
 def parses_of_text(conllu_source: str, name: str) -> list[conllu.Parse]:

@@ -33,7 +33,6 @@ PAUSE = None  # among lines: no more data is available for now
 # Milliseconds without data that count as a pause. With 0, 29,000 lines that sed
 # wrote one by one took 5,188 batches instead of 57; with 5, still 104.
 PATIENCE = 20
-ERRORS = ("strict", "replace", "skip")
 
 _BLOCK = 1 << 20
 _GZIP, _ZSTANDARD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"  # first bytes
@@ -46,12 +45,10 @@ class Faulty:
 
   Attributes:
     message: Error message, with the location.
-    text: Replacement text; None: no text.
     name: The sent_id of a tree.
   """
 
   message: str
-  text: str | None = None
   name: str = ""
 
 
@@ -75,8 +72,7 @@ def arriving_lines(
 ) -> Iterator[str | Faulty | None]:
   """Yields an input's lines as they arrive, and PAUSE when no line is ready.
 
-  A line that is not UTF-8, has NUL or is too long yields a Faulty, whose text has
-  U+FFFD for unreadable characters.
+  A line that is not UTF-8, has NUL or is too long yields a Faulty.
 
   Args:
     path: File, pipe, or "-" for standard input.
@@ -93,55 +89,38 @@ def arriving_lines(
     if count == 1:
       line = line.removeprefix("\ufeff")
     line = line.removesuffix("\r")
-    yield Faulty(f"{name}:{count}: {fault}", line) if fault else line
-
-
-def handle_errors(items: Iterable[Any], errors: str) -> Iterator[Any]:
-  """Yields lines or trees; handles invalid ones according to `errors`.
-
-  Args:
-    items: Texts or trees, with a Faulty for each error and PAUSE for each pause.
-    errors: Error mode, the value of --errors. "strict": raises the InputError of a
-      Faulty. "replace": a Faulty keeps its replacement text. "skip": a Faulty loses
-      its text.
-  """
-  for item in items:
-    if isinstance(item, Faulty):
-      if errors == "strict":
-        raise InputError(item.message)
-      if errors == "skip":
-        item = dataclasses.replace(item, text=None)
-    yield item
+    yield Faulty(f"{name}:{count}: {fault}") if fault else line
 
 
 def strict_items(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields items except PAUSE; raises InputError at the first error item."""
-  return (item for item in handle_errors(items, "strict") if item is not PAUSE)
+  """Yields items except PAUSE; raises the InputError of the first Faulty."""
+  for item in items:
+    if isinstance(item, Faulty):
+      raise InputError(item.message)
+    if item is not PAUSE:
+      yield item
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes a line; returns an error message ("" if valid) and the text."""
-  fault = ""
+  """Decodes a line; returns an error message or "", and the text or ""."""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
-    raw = raw[:LONGEST]
+    return fault, ""
   try:
     line = raw.decode("utf-8")
   except UnicodeDecodeError as error:
-    line = raw.decode("utf-8", "replace")
     likely = "utf-16" if raw.startswith(_UTF_16) else "latin1"
-    fault = fault or (
+    return (
       f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8. Correct "
       f"the line, or convert the file: iconv -f {likely} -t utf-8 (or the "
       "encoding that it has)."
-    )
+    ), ""
   if not nul and "\0" in line:
-    fault = fault or (
+    return (
       f"character {line.index(chr(0)) + 1} is NUL. Correct the line; if all "
       "lines have it, the file may be UTF-16: iconv -f utf-16 -t utf-8."
-    )
-    line = line.replace("\0", "\ufffd")
-  return fault, line
+    ), ""
+  return "", line
 
 
 def name_of(path: str | os.PathLike[str]) -> str:

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import itertools
 import os
+import re
 import threading
 
 import pytest
@@ -39,7 +40,8 @@ def write_later(writer, data, *, is_last=False):
 
 
 def texts(chunk):
-  return [s.text if hasattr(s, "text") else s for s in chunk]
+  """Texts of lines and parses; None for a Faulty."""
+  return [s if isinstance(s, str) else getattr(s, "text", None) for s in chunk]
 
 
 # What is written, what is written after a pause, and chunks that are complete.
@@ -100,45 +102,37 @@ def test_rejects_lines_without_an_end(monkeypatch, tmp_path):
     text.read_lines("/dev/zero")
   parts = [b"a", b"b" * 301, b"c" * 100, b"d"]
   (tmp_path / "a").write_bytes(b"\n".join(parts))
-  (result,) = chunks(sentences(str(tmp_path / "a"), False, "replace"), 1000)
-  assert texts(result) == ["a", "b" * 100, "c" * 100, "d"]
+  (result,) = chunks(sentences(str(tmp_path / "a"), trees=False), 1000)
+  assert texts(result) == ["a", None, "c" * 100, "d"]
   assert [isinstance(item, Faulty) for item in result] == [0, 1, 0, 0]
 
 
-@pytest.mark.parametrize(
-  "errors, second, fourth",
-  [("replace", "so f\ufffdr", "nul\ufffdin"), ("skip", None, None)],
-)
-def test_errors_of_lines(tmp_path, errors, second, fourth):
+def test_errors_of_lines(tmp_path):
   path = tmp_path / "a"
   path.write_bytes(BAD)
-  (result,) = chunks(sentences(str(path), False, errors), 1000)
-  assert texts(result) == ["one", second, "three", fourth, "five"]
+  (result,) = chunks(sentences(str(path), trees=False), 1000)
+  assert texts(result) == ["one", None, "three", None, "five"]
   assert [isinstance(item, Faulty) for item in result] == [0, 1, 0, 1, 0]
-  assert "a:2: byte 5 (0xfc)" in result[1].message
-  strict = chunks(sentences(str(path), trees=False), 1000)
-  assert next(strict) == ["one"]  # the lines before the error
+  assert "a:2: byte 5 (0xfc) is not UTF-8" in result[1].message
+  assert re.search("a:4: character 4 is NUL.*UTF-16", result[3].message)
+  strict = text.strict_items(sentences(str(path), trees=False))
+  assert next(strict) == "one"  # the line before the error
   with pytest.raises(InputError, match=r"a:2: byte 5 \(0xfc\) is not UTF-8"):
     next(strict)
-  path.write_bytes(BAD.replace(b"\xfc", b"u"))
-  with pytest.raises(InputError, match=r"a:4: character 4 is NUL.*UTF-16"):
-    list(sentences(str(path), trees=False))
 
 
-@pytest.mark.parametrize("errors", ["replace", "skip"])
-def test_errors_of_trees(tmp_path, errors):
+def test_errors_of_trees(tmp_path):
   """An error in a tree is one of its sentence, which may have several trees."""
   path, name = tmp_path / "a.conllu", "# sent_id = x\n"
   trees = (name + TREE.format("one"), name + "1\ttwo\n\n", TREE.format("three"))
   path.write_text("".join(trees))
-  (result,) = chunks(sentences(str(path), True, errors), 1000)
+  (result,) = chunks(sentences(str(path), True), 1000)
   assert texts(result) == [None, "three"]
   assert "a.conllu:5: 2 columns" in result[0].message
   with pytest.raises(InputError, match=r"a\.conllu:5: 2 columns"):
-    list(sentences(str(path), True))
+    list(text.strict_items(sentences(str(path), True)))
   path.write_bytes(TREE.format("f\xfcr").encode("latin-1"))
-  expected = "f\ufffdr" if errors == "replace" else None
-  assert texts(sentences(str(path), True, errors)) == [expected]
+  assert texts(sentences(str(path), True)) == [None]
 
 
 def test_trees_with_the_same_name_are_one_sentence(tmp_path):
