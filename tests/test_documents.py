@@ -240,6 +240,13 @@ def test_links_have_targets(path):
     assert not anchor or anchor in documents.anchors(target), f"{path}: {link}"
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.stem)
+def test_no_line_is_a_comment_of_the_site(path):
+  """MyST leaves out a line that starts with a percent sign."""
+  lines = path.read_text().splitlines()
+  assert not [line for line in lines if line.startswith("%")]
+
+
 def test_the_readme_is_short_and_links_to_all_pages():
   assert len(README.read_text().splitlines()) <= 200
   linked = {link.partition("#")[0] for link in documents.links(README)}

@@ -182,9 +182,3 @@ def test_checksums_of_arrays_equal_those_of_their_bytes():
     for shape in [(), (0, 3), (3, 2), (1_000_003, 1)]:
       array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(dtype)
       assert checksums.crc32c(array) == checksums.crc32c(array.tobytes())
-
-
-def test_sizes_are_formatted_with_units():
-  expected = {0: "0 bytes", 1023: "1023 bytes", 1024: "1.0 KiB"}
-  expected |= {2**20 - 1: "1024.0 KiB", 2**20: "1.0 MiB", 5 * 2**29: "2.5 GiB"}
-  assert {size: files.readable(size) for size in expected} == expected

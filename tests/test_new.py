@@ -136,7 +136,9 @@ def test_languages_of_names_text_and_flags():
 def test_needs_enough_pairs_to_hold_some_out(folder):
   same = Files(write("train.en", ["a"] * 100), write("train.fr", ["b"] * 100))
   for train, counts in ((corpus(19), "19 pairs, 19"), (same, "100 pairs, 1")):
-    with pytest.raises(InputError, match=rf"{counts} of them distinct; at least 20"):
+    with pytest.raises(
+      InputError, match=rf"{counts} of them distinct; at least 20"
+    ):
       unparsed("mine", train)
   assert not (folder / "mine").exists()
   one = corpus(1)

@@ -120,18 +120,6 @@ def size_of(path: PathLike) -> int:
   return os.stat(path).st_size
 
 
-def readable(size: int) -> str:
-  """Formats a number of bytes with a binary unit.
-
-  >>> [readable(size) for size in (0, 900, 4096, 1536000, 3 << 40)]
-  ['0 bytes', '900 bytes', '4.0 KiB', '1.5 MiB', '3072.0 GiB']
-  """
-  for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
-    if size >= unit:
-      return f"{size / unit:.1f} {name}"
-  return f"{size} bytes"
-
-
 def is_file(path: PathLike) -> bool:
   """Returns whether a path is an existing local or remote file."""
   if not remote.is_remote(path):
