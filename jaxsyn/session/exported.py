@@ -89,7 +89,11 @@ def read(folder: pathlib.Path, abstract: Any, checkpoint: str) -> Parameters:
   """
   load = library().load  # the first error, if it is not installed
   record = _read_record(folder / RECORD_FILE)
-  arrays = load(_read_arrays(folder / ARRAYS, record["sha256"]))
+  content = _read_content(folder / ARRAYS, record["sha256"])
+  try:
+    arrays = load(content)
+  except Exception as error:  # SafetensorError, which is not public
+    raise _corrupt_error(folder / ARRAYS, str(error)) from None
   if checkpoint and [checkpoint] != [str(step) for step in record["steps"]]:
     raise InputError(
       f"{folder} is an exported model and holds {record['title']}; no other "
@@ -137,7 +141,7 @@ def _read_record(path: pathlib.Path) -> dict[str, Any]:
   return record
 
 
-def _read_arrays(path: pathlib.Path, sha256: str) -> bytes:
+def _read_content(path: pathlib.Path, sha256: str) -> bytes:
   """Returns the content of the file of parameters; checks its SHA-256."""
   try:
     data = files.read_bytes(path)

@@ -10,6 +10,7 @@ directory there is complete when the file that is written last is present.
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import errno
 import io
@@ -99,8 +100,11 @@ def parse_json(text: str) -> Any:
     content = json.loads(text, object_pairs_hook=_unique_keys)
     if "\\u" in text:  # a lone surrogate cannot be part of a file name
       json.dumps(content, ensure_ascii=False).encode("utf-8")
-  except UnicodeEncodeError:
-    raise ValueError("a string in it has half of a surrogate pair") from None
+  except UnicodeEncodeError as error:
+    code = ord(error.object[error.start])
+    raise ValueError(
+      f"a string in it has half of a surrogate pair (\\u{code:x})"
+    ) from None
   except RecursionError:  # thousands of brackets
     raise ValueError("it is nested too deeply") from None
   return content
@@ -109,7 +113,8 @@ def parse_json(text: str) -> Any:
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   values = dict(pairs)
   if len(values) < len(pairs):
-    raise ValueError("an object in it has a duplicate key")
+    ((key, _),) = collections.Counter(key for key, _ in pairs).most_common(1)
+    raise ValueError(f"an object in it has the key {key[:80]!r} twice")
   return values
 
 

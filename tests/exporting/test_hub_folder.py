@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session, exported, parameters, workdir
+from jaxsyn.storage import checksums, files
 from jaxsyn.training.checkpoint_reader import Parameters
 
 pytest.importorskip("safetensors", reason="extra hub")
@@ -55,6 +57,19 @@ def test_a_missing_file_is_named(folder, tmp_path, name):
   shutil.copytree(folder, copy)
   (copy / name).unlink()
   with pytest.raises(InputError, match=rf"{name} is corrupt \(.*No such file"):
+    Session(copy)
+
+
+def test_a_crafted_file_of_parameters_is_named(folder, tmp_path):
+  """Its SHA-256 is that in model.json, but it is not in the format."""
+  copy = tmp_path / "copy"
+  shutil.copytree(folder, copy)
+  content = b"no safetensors"
+  (copy / exported.ARRAYS).write_bytes(content)
+  record = json.loads((copy / exported.RECORD_FILE).read_text())
+  record["sha256"] = hashlib.sha256(content).hexdigest()
+  files.write_json(copy / exported.RECORD_FILE, checksums.add_checksum(record))
+  with pytest.raises(InputError, match=r"model\.safetensors is corrupt \("):
     Session(copy)
 
 

@@ -388,8 +388,11 @@ def with_optional(tmp_path, *names):
 
 def test_missing_splits_are_left_out_until_their_files_exist(tmp_path, capsys):
   config = with_optional(tmp_path, "late", "later")
+  raw_dir = config.prepare.raw_dir
+  config.prepare.raw_dir = f"{raw_dir}/../{os.path.basename(raw_dir)}"
   folder = build.run(config)
   output = capsys.readouterr().out
+  assert f"reading test: {raw_dir}/test.en, " in output
   (warning,) = [x for x in output.splitlines() if x.startswith("warning")]
   assert "2 of 3 test splits are left out" in warning
   manifest = manifests.read(folder)

@@ -9,6 +9,8 @@ import pytest
 from test_workers import process_facts
 
 from jaxsyn.config import read_config
+from jaxsyn.data.schema import EOS
+from jaxsyn.data.sentence.conllu import unparsed
 from jaxsyn.data.sentence.parsers.udpipe import UDPipe, UDPipeSpec
 from jaxsyn.decode.sources import FEW, SessionReader
 from jaxsyn.errors import InputError
@@ -128,3 +130,6 @@ def test_rejects_another_parser(reader, tmp_path, monkeypatch):
   monkeypatch.setattr(reader, "_spec", None)
   with pytest.raises(InputError, match="has no parser"):
     wait(parallel.read_async(LINES[:1]))
+  # The sentence of a skipped line needs no parser.
+  ((example, _),) = wait(parallel.read_async([unparsed("")]))
+  assert example["source_id"].tolist() == [EOS]
