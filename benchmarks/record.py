@@ -261,7 +261,11 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
   for path in (source, reference, other):
     lines = (raw / path.name).read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:8]))
-  (out / "prefix.txt").write_text("na\n" * 8)
+  requests = (
+    json.dumps({"text": line, "target_prefix": "na"})
+    for line in source.read_text().splitlines()
+  )
+  (out / "prefix.jsonl").write_text("\n".join(requests))
   translate = f"translate --workdir {run} --input {source}"
   score = f"score --reference {reference} --hypothesis {other}"
   commands = {
@@ -273,7 +277,7 @@ def _commands(work: pathlib.Path, _: list[str]) -> Record:
     "diverse": f"{translate} --search diverse --groups 2 --nbest 2 --scores",
     "MBR": f"{translate} --mbr 8 --seed 1",
     "alignments": f"{translate} --alignments --replace_unknowns",
-    "prefix": f"{translate} --prefix {out}/prefix.txt",
+    "prefix": f"translate --workdir {run} --input {out}/prefix.jsonl",
     "ensemble": f"{translate} --ensemble {run}@last --scores",
     "score": f"{score} --metrics bleu,chrf,ter,ribes,exact --significance all "
     f"--hypothesis {reference} --source {source}",
