@@ -51,7 +51,7 @@ def run(
       f"--output {os.fspath(output)} is not empty; name a new folder."
     )
   opened = workdir.open_run(folder)
-  chosen, _ = parameters.read(opened, checkpoint, reject_corrupt=True)
+  chosen = parameters.read(opened, checkpoint)
   model = ExportedModel(opened, chosen, license, parser)
   with files.publish_folder(output, FORMATS[format].last_file) as new:
     return FORMATS[format].write(model, new)

@@ -7,7 +7,6 @@ ensemble = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -51,8 +50,6 @@ class Session:
       `jaxsyn.session.member.Member`.
     chosen: Description of the chosen checkpoints.
     params: Parameters of the run or the ensemble.
-    notes: Reasons why other checkpoints than requested were chosen, which were
-      printed to standard error.
     reader: Reader of source sentences, for all runs.
     translator: Search for translations.
     devices: Devices that search: all local devices.
@@ -110,9 +107,6 @@ class Session:
     first = self.members[0]
     self.run, self.plan, self.sources = first.run, first.plan, first.sources
     self.chosen = "; ".join(member.chosen for member in self.members)
-    self.notes = tuple(
-      itertools.chain.from_iterable(m.warnings for m in self.members)
-    )
     self.batch_transform, self.cut = batch_transform, 0
     self.devices = jax.local_devices()
     self.reader = SessionReader([member.sources for member in self.members])

@@ -103,7 +103,8 @@ def read(
       "name another run."
     )
   run = workdir.open_run(start.run)
-  loaded, warnings = parameters.read(run, start.checkpoint)
+  option = "--config.train.start.checkpoint"
+  loaded = parameters.read(run, start.checkpoint, option=option)
   arrays = jax.device_get(arrays_by_name(loaded.params))
   source = Named(arrays, labels(run.plan, run.manifest, run.workdir))
   manifest = manifests.read(directory)
@@ -123,7 +124,6 @@ def read(
     "run": os.fspath(start.run),
     "checkpoint": loaded.title,
     "steps": list(loaded.steps),
-    "notes": list(warnings),
     "sha256": sha256_of(arrays),
     "system": run.config.system,
     "data": workdir.hashes(run.manifest),
@@ -159,7 +159,6 @@ def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
     f"warm start from {origin['run']} ({origin['checkpoint']}; SHA-256 "
     f"{origin['sha256'][:12]}): {len(copied)} of {count} parameters are copied, "
     f"{len(rows)} entry by entry, {len(fresh)} are random",
-    *origin["notes"],
   ]
   other = "are random" if unknown == "drawn" else "get the mean"
   for name, (known, size) in rows.items():
