@@ -135,16 +135,18 @@ def test_maps_do_not_depend_on_padding_or_the_batch(session):
   model = session.plan.recipe.model
   options = {"train": False, "method": forward, "mutable": [COLLECTION]}
   apply = jax.jit(lambda params: model.apply(params, batch, **options))
-  maps = Maps.of(apply({"params": session.params})[1])
+  maps = Maps.of(apply({"params": session.params[0]})[1])
   reader = Inspector(session).maps
   other = Inspector(session).read(LINES[0])
   # Its long "translation" puts the other sentence into the first row.
   seen = dict(
     reader(
-      session.params, [other.example, source.example], [[4] * 60 + [EOS], ids]
+      session.params[0],
+      [other.example, source.example],
+      [[4] * 60 + [EOS], ids],
     )
   )[1]
-  single = dict(reader(session.params, [source.example]))[0]
+  single = dict(reader(session.params[0], [source.example]))[0]
   assert {p.place for p in single} == {"encoder"}
   for p in [*seen, *single]:
     result_BHQM = maps.at(Address(p.place, p.layer, p.part, f"{p.kind}_BHQM"))

@@ -85,7 +85,7 @@ def test_from_raw_text_to_translations(
   translations = session(sources)
   assert len(translations) == 3 and translations[1][0].text == ""
   for line in sources:
-    parse, example = parser(line), session.example(line)
+    parse, example = parser(line), session.sources.example(line)
     assert session.sources.parse(line) == parse
     assert_array_equal(example["source_head"], parse.head_W)
 

@@ -198,9 +198,9 @@ class SessionReader:
 
   Large blocks are converted by worker processes.
 
-  The example of an ensemble is a tuple with one entry per run, each with the
-  features, vocabulary, tags and control trees of its run. Runs with the same parser
-  share the parse of a sentence.
+  An example is a tuple with one entry per run, each with the features, vocabulary,
+  tags and control trees of its run. Runs with the same parser share the parse of a
+  sentence.
 
   Attributes:
     readers: Reader of each run.
@@ -257,8 +257,6 @@ class SessionReader:
       fitted = [reader.fit(source) for source in sources]
       is_cut = [cut or one.is_cut for cut, one in zip(is_cut, fitted)]
       columns.append(reader.encode([one.read for one in fitted], parses))
-    if len(columns) == 1:
-      return list(zip(columns[0], is_cut, strict=True))
     return list(zip(zip(*columns), is_cut, strict=True))
 
   def read_async(self, sources: Sequence[Source]) -> Pending:

@@ -167,7 +167,7 @@ class ServedRun:
     if read is None:
       raise InputError("the sentence has no words.")
     nbests = self.session.search(
-      [read.example], is_wanted=lambda _: is_wanted()
+      [(read.example,)], is_wanted=lambda _: is_wanted()
     )
     if not is_wanted():
       return b""

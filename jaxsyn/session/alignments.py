@@ -27,7 +27,7 @@ from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.alignments import Links, spans
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.decode.examples import Batcher, Example
+from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.forced import ForcedPass
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
@@ -102,17 +102,14 @@ class Aligner:
 
     For an ensemble it is the weighted mean over the runs.
     """
-    members = self._session.members
     targets = [translation.ids for translation in translations]
     total: list[Any] = [0.0] * len(targets)
-    for index, member in enumerate(members):
-      is_single = len(members) == 1
-      params = self._session.params if is_single else member.params
-      member_examples = [
-        example[index] if isinstance(example, tuple) else example
-        for example in examples
-      ]
-      attention = self._passes[index](params, member_examples, targets)
+    for index, member in enumerate(self._session.members):
+      attention = self._passes[index](
+        [self._session.params[index]],
+        [(example[index],) for example in examples],
+        targets,
+      )
       for i, weight_TS in enumerate(attention):
         columns_SW = _columns(member, sources[i])
         weight_TS = weight_TS[:, : len(columns_SW)].astype(np.float64)
@@ -181,18 +178,23 @@ def _attention_pass(
     spec=dataclasses.replace(model.spec, published_maps=shown)
   )
   batcher = Batcher(
-    member.sources.features, batch_transform=session.batch_transform
+    [member.sources.features], batch_transform=session.batch_transform
   )
   compute = functools.partial(_cross_attention, model, layer, head)
   return ForcedPass(compute, batcher)
 
 
 def _cross_attention(
-  model: EncoderDecoder, layer: int, head: int, params: Any, batch: Any
+  model: EncoderDecoder,
+  layer: int,
+  head: int,
+  params: Sequence[Any],
+  batches: Batches,
 ) -> Array:
   """Returns the cross-attention weights of one head, or the mean of all."""
+  (one,), (batch,) = params, batches
   _, state = model.apply(
-    {"params": params}, batch, train=False, method=states, mutable=[COLLECTION]
+    {"params": one}, batch, train=False, method=states, mutable=[COLLECTION]
   )
   weight_BHTS = cross_attention(Maps.of(state), layer)
   if head == MEAN:

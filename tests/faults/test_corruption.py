@@ -129,7 +129,9 @@ def translate(folder: Folder) -> Digests:
 
   session = Session(folder.path)
   arrays = map(np.asarray, jax.tree.leaves(session.params))
-  examples = [digest(*sorted(session.example(x).items())) for x in LINES]
+  examples = [
+    digest(*sorted(session.sources.example(x).items())) for x in LINES
+  ]
   return {"parameters": digest(*arrays), "inputs": digest(*examples)}
 
 
