@@ -10,6 +10,7 @@ import os
 from absl import flags, logging
 
 from jaxsyn import cli
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.exporting import FORMATS
 from jaxsyn.exporting.model import ExportedModel
@@ -58,8 +59,7 @@ def run(
 
 
 def _main(values: flags.FlagValues) -> None:
-  if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of a trained run.")
+  run_flags.check(values)
   if not values.output:
     raise InputError("--output is missing: name the folder to be made.")
   exits.check_target(values.output, "--output", folder=True, store=True)
@@ -78,7 +78,7 @@ def _main(values: flags.FlagValues) -> None:
 
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn export`."""
-  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  run_flags.define_run()
   flags.DEFINE_string(
     "output", None, "Output folder, which must be new or empty."
   )
@@ -88,9 +88,6 @@ def define_flags() -> None:
     list(FORMATS),
     "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: "
     "CTranslate2 format, only for Transformers without attention modifiers.",
-  )
-  flags.DEFINE_string(
-    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
   )
   flags.DEFINE_string(
     "license",

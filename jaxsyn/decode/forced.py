@@ -7,6 +7,7 @@ search reports.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,14 +33,14 @@ class ForcedPass:
   """Callable that runs models on given translations in padded batches."""
 
   def __init__(
-    self, compute: Callable[[Sequence[Any], Batches], Array], batcher: Batcher
+    self, compute: Callable[[Sequence[Any], Batches], Any], batcher: Batcher
   ):
     """Wraps `compute` in jax.jit; parameters are arguments of each call.
 
     Args:
-      compute: Function (parameters and batches of the models) -> array whose
-        first axes are the sentence and the target subword. The batches have
-        `target_id_BT`.
+      compute: Function (parameters and batches of the models) -> pytree of
+        arrays whose first axes are the sentence and the target subword. The
+        batches have `target_id_BT`.
       batcher: Function that makes batches of source sentences.
     """
     self._compute, self._batcher = jax.jit(compute), batcher
@@ -56,8 +57,10 @@ class ForcedPass:
     examples: Sequence[Example],
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
-  ) -> list[np.ndarray]:
+  ) -> list[Any]:
     """Returns values, such as log probabilities, of each target's subwords.
+
+    They are pytrees of NumPy arrays, like the result of `compute`.
 
     Args:
       params: Parameters of each model.
@@ -65,7 +68,7 @@ class ForcedPass:
       targets: Subwords of each target, without EOS.
       on_progress: Called with the number of further targets that are done.
     """
-    values: list[np.ndarray] = [np.empty(0)] * len(examples)
+    values: list[Any] = [None] * len(examples)
     sizes = [
       (
         doubled(self._batcher.subwords(example), SHORTEST),
@@ -90,9 +93,10 @@ class ForcedPass:
       )
       batches = tuple({**batch, "target_id_BT": id_BT} for batch in batches)
       with self._counter.calls((rows, *size)):
-        value_BT = np.asarray(self._compute(params, batches))
+        value_BT = jax.device_get(self._compute(params, batches))
       for row, i in enumerate(chosen):
-        values[i] = value_BT[row, : len(targets[i]) + 1]
+        in_sentence = row, slice(len(targets[i]) + 1)
+        values[i] = jax.tree.map(operator.itemgetter(in_sentence), value_BT)
       on_progress(len(chosen))
     return values
 

@@ -63,11 +63,6 @@ class DecodingPrograms:
   """Decoding programs of an ensemble, compiled on first use per size and device.
 
   They run on the device of the parameters.
-
-  Attributes:
-    compilations: Number of compiled programs.
-    needed: Number of programs that are compiled, being compiled, or known to
-      be needed.
   """
 
   def __init__(
@@ -95,12 +90,12 @@ class DecodingPrograms:
     self._needed: set[Any] = set()
 
   @property
-  def compilations(self) -> int:
-    return len(self._programs)
+  def counts(self) -> tuple[int, int]:
+    """Pair (number of compiled programs, number of needed programs).
 
-  @property
-  def needed(self) -> int:
-    return len(self._needed)
+    Programs are needed if they are compiled, being compiled, or known to be.
+    """
+    return len(self._programs), len(self._needed)
 
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None

@@ -140,12 +140,12 @@ class Translator:
   @property
   def compilations(self) -> int:
     """Number of compiled programs."""
-    return self._programs.compilations
+    return self.programs[0]
 
   @property
   def programs(self) -> tuple[int, int]:
     """Pair (number of compiled programs, number of needed programs)."""
-    return self.compilations, self._programs.needed
+    return self._programs.counts
 
   def note(self) -> str:
     """Returns the progress of compilation as text; "" once it is complete."""

@@ -43,7 +43,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
     if name not in vocabularies and not (has_parser and is_source_parser):
       continue
     source = run.workdir / name
-    if not files.is_file(source) or checksums.sha256_of(source) != digest:
+    if not workdir.is_intact(source, digest):
       raise InputError(
         f"{source} is missing or does not have the checksum in "
         f"{manifests.FILE}. Run the training command again, which restores it "

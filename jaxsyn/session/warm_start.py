@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -31,7 +31,6 @@ from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
 
 FILE = "start.json"
-_SHOWN = 4  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +114,7 @@ def read(
   )
   matched, differing = match(model, source, start.unknown)
   if not matched:
-    reason = _listed([*differing.values()])
+    reason = workdir.shortened([*differing.values()])
     raise InputError(
       f"config.train.start.run={start.run!r}: nothing of that run fits. "
       f"{reason or 'No parameter has a name of this model'}."
@@ -153,6 +152,7 @@ def _placed(value: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
+  """Describes the copied and the random parameters, one line per kind."""
   copied, rows, fresh = origin["taken"], origin["rows"], origin["fresh"]
   count = len(copied) + len(rows) + len(fresh)
   lines = [
@@ -164,18 +164,13 @@ def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
   for name, (known, size) in rows.items():
     rest = f", the others {other}" if known < size else ""
     lines.append(f"  {name}: {known:,} of {size:,} entries are known{rest}")
-  new_names = [name for name in fresh if name not in origin["differing"]]
-  for state, names in (
-    ("random", new_names),
-    ("random, since the shape differs", [*origin["differing"].values()]),
-    ("not used, as this model lacks them", origin["left"]),
-  ):
+  differing = origin["differing"]
+  kinds = {
+    "random": [name for name in fresh if name not in differing],
+    "random, since the shape differs": [*differing.values()],
+    "not used, as this model lacks them": origin["left"],
+  }
+  for kind, names in kinds.items():
     if names:
-      lines.append(f"  {state}: {_listed(names)}")
+      lines.append(f"  {kind}: {workdir.shortened(names)}")
   return tuple(lines)
-
-
-def _listed(names: Sequence[str]) -> str:
-  """Joins the first four names, and appends how many more there are."""
-  more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-  return ", ".join(names[:_SHOWN]) + more
