@@ -6,18 +6,38 @@ jaxsyn export --workdir runs/pascal --format safetensors --output pascal
 from __future__ import annotations
 
 import os
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 from absl import flags, logging
 
 from jaxsyn import cli
 from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.exporting import FORMATS
-from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.exporting import ExportedModel, ctranslate2, hub_folder
 from jaxsyn.session import parameters, workdir
 from jaxsyn.storage import files, hub
 from jaxsyn.storage.remote import PathLike
 from jaxsyn.utils import exits
+
+
+class Format(NamedTuple):
+  """Export format: its writer function, and the file written last.
+
+  Attributes:
+    write: Function that fills a new folder and returns messages for the user.
+    last_file: File that marks a folder on an object store as complete.
+  """
+
+  write: Callable[[ExportedModel, pathlib.Path], list[str]]
+  last_file: str
+
+
+FORMATS = {
+  "safetensors": Format(hub_folder.write, workdir.CONFIG),
+  "ctranslate2": Format(ctranslate2.write, ctranslate2.RECORD_FILE),
+}
 
 
 def run(

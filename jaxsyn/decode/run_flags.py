@@ -90,9 +90,8 @@ def session_arguments(values: flags.FlagValues) -> dict[str, Any]:
     raise InputError(
       f"--weights={','.join(values.weights)}: numbers, as in 0.7,0.3."
     ) from None
-  folders = [values.workdir, *values.ensemble]
   return {
-    "folder": folders if values.ensemble else values.workdir,
+    "folder": [values.workdir, *values.ensemble],
     "checkpoint": values.checkpoint,
     "parser": values.parser,
     "weights": weights,

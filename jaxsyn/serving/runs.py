@@ -106,7 +106,7 @@ class ServedRun:
     # Clients need not know where the directories are.
     self._folder = _directory_names(folders)
     self.session = Session(
-      list(folders) if len(folders) > 1 else folders[0],
+      folders,
       checkpoint=checkpoint,
       parser=parser,
       **decode,

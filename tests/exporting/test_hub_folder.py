@@ -56,7 +56,8 @@ def test_a_missing_file_is_named(folder, tmp_path, name):
   copy = tmp_path / "copy"
   shutil.copytree(folder, copy)
   (copy / name).unlink()
-  with pytest.raises(InputError, match=rf"{name} is corrupt \(.*No such file"):
+  message = rf"{name} is (missing|corrupt) \(.*No such file"
+  with pytest.raises(InputError, match=message):
     Session(copy)
 
 
@@ -102,7 +103,7 @@ def test_a_run_can_start_from_an_export(tiny, folder, tmp_path):
   assert document["sha256"] in (tmp_path / "model" / "README.md").read_text()
   export.run(tmp_path / "model", tmp_path / "again")
   (tmp_path / "run" / "start.json").unlink()
-  with pytest.raises(InputError, match=r"start\.json is corrupt \(.*No such f"):
+  with pytest.raises(InputError, match=r"start\.json is missing \(.*No such f"):
     export.run(tmp_path / "run", tmp_path / "third")
 
 
