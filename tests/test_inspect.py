@@ -213,7 +213,7 @@ def test_the_probe_depends_on_trees_and_not_on_figures(session, tmp_path):
   assert (none.pictures, all_.pictures) == (0, 2)
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
   # Lines without a tree are drawn but not probed.
-  parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
+  parse = dataclasses.replace(session.sources.parser(LONG), parsed=False)
   report = inspect.run(
     session, [LINES[0], parse], tmp_path / "unparsed", layers=[]
   )
@@ -227,7 +227,7 @@ def test_draws_the_tree_of_a_control(untrained, tmp_path):
   assert source.tree == "linear"
   assert source.given_head_W == (0, *range(13))  # the previous word
   assert (
-    source.head_W == session.sources.parse(LONG).head_W != source.given_head_W
+    source.head_W == session.sources.parser(LONG).head_W != source.given_head_W
   )
   names = written(Sentence(source, "", (), ()), tmp_path / "out")
   assert names == {"json", "tree.png", "tree_read.png"}
@@ -321,7 +321,7 @@ def test_a_system_without_trees_with_and_without_a_parser(untrained, tmp_path):
     inspect.run(session, [LINES[0]], limit=0)
   named = open_untrained(folder, parser=str(parser))
   assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
-  parse = named.sources.parse(LINES[0])  # as it would come from CoNLL-U
+  parse = named.sources.parser(LINES[0])  # as it would come from CoNLL-U
   assert inspect.run(session, [parse], limit=0).probe == report.probe
 
 

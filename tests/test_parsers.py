@@ -86,7 +86,7 @@ def test_from_raw_text_to_translations(
   assert len(translations) == 3 and translations[1][0].text == ""
   for line in sources:
     parse, example = parser(line), session.sources.example(line)
-    assert session.sources.parse(line) == parse
+    assert session.sources.parser(line) == parse
     assert_array_equal(example["source_head"], parse.head_W)
 
   opened = source_reader(session.run, longest=99, parser=spec.model)

@@ -135,10 +135,6 @@ class SourceReader:
       )
     return self._parser
 
-  def parse(self, line: str) -> Parse:
-    """Parses a raw line; raises InputError if the parser cannot be opened."""
-    return self.parser(line)
-
   def fit(self, source: Source) -> Fitted:
     """Normalizes a raw line or a parse, and truncates it if it is too long."""
     full_text = source if isinstance(source, str) else source.text
@@ -219,11 +215,6 @@ class SessionReader:
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 
-  @property
-  def has_parser(self) -> bool:
-    """Whether any run has a parser, which may fail to open."""
-    return any(reader.has_parser for reader in self.readers)
-
   def fit(self, source: Source) -> Fitted:
     """Normalizes and truncates a source sentence for the first run."""
     return self.readers[0].fit(source)
@@ -231,7 +222,7 @@ class SessionReader:
   def tree_of(self, line: str) -> Parse:
     """Parses a raw line with the first available parser."""
     reader = self._first_with_parser
-    return reader.parse(reader.fit(line).text)
+    return reader.parser(reader.fit(line).text)
 
   def open_parser(self) -> None:
     """Opens the first available parser; raises InputError if that fails."""

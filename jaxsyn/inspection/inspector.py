@@ -136,7 +136,7 @@ def read_source(
       f"{sources.longest - 1} can be inspected."
     )
   # Systems without trees are parsed as well: their figures have words.
-  parse = sources.parse(line) if isinstance(source, str) else source
+  parse = sources.parser(line) if isinstance(source, str) else source
   word_S = words_of_pieces(
     line, pieces.begin, pieces.end, parse.start_W, parse.end_W
   )

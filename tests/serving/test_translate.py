@@ -56,7 +56,7 @@ def test_translates_like_the_session(client, session):
 
 def test_translates_a_changed_tree(client, session):
   parse = client("/parse", {"text": LINE}).json()
-  expected = session.sources.parse(LINE)
+  expected = session.sources.parser(LINE)
   assert parse["words"] == LINE.split() and parse["parsed"]
   assert parse["heads"] == list(expected.head_W)
   assert parse["relations"] == list(expected.relation_W)
