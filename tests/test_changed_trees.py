@@ -154,7 +154,7 @@ def test_validation_and_translation_use_the_best_parse_and_no_sample(
     plan = resolve(config, manifests.read(prepared))
     split = Dataset(prepared).split("validation")
     validator = Validator(plan, Layout("jit", config.train.mesh), split)
-    return validator(session.params).values["log_likelihood"]
+    return validator(session.params[0]).values["log_likelihood"]
 
   best = score(TREES["parsed"]())
   assert score(TREES["sampled"](1.0)) == best
