@@ -38,7 +38,7 @@ def initial_parameters(run, checkpoint):
   batch = pad([], run.source_features, subwords=4, words=4, rows=1)
   batch["target_id_BT"] = np.zeros((1, 4), np.int32)
   state = jax.jit(lambda: first_state(run.plan.recipe, batch, 0))()
-  return Parameters(state.params, (0,)), ()
+  return Parameters(state.params, (0,))
 
 
 def open_untrained(folder, **options):

@@ -90,13 +90,13 @@ def test_from_raw_text_to_translations(
     assert_array_equal(example["source_head"], parse.head_W)
 
   opened = source_reader(session.run, longest=99, parser=spec.model)
-  assert opened.parse(sources[2]) == parser(sources[2])
+  assert opened.parser(sources[2]) == parser(sources[2])
   other = shutil.copytree(spec.model, tmp_path / "other")
   meta = other / "meta.json"
   meta.write_text(meta.read_text() + "\n")
   opened = source_reader(session.run, longest=99, parser=str(other))
   with pytest.raises(InputError, match=parser.identity.name):
-    opened.parse(lines[0])
+    opened.parser(lines[0])
 
 
 def test_parser_options_keep_their_names_on_disk(prepared):

@@ -218,7 +218,7 @@ def test_an_error_of_a_search_fails_only_its_sentence(client, monkeypatch):
   search = session.search
 
   def fail_at_four_subwords(examples, *args, **options):
-    if any(len(one["source_id"]) < 4 for one in examples):
+    if any(len(one["source_id"]) < 4 for (one,) in examples):
       raise MemoryError
     return search(examples, *args, **options)
 
