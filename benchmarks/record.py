@@ -241,7 +241,7 @@ def _train(run: pathlib.Path, config: pathlib.Path, lines: int | None) -> None:
 
 def _array_hashes(run: pathlib.Path) -> dict[str, str]:
   """Returns a digest of each parameter in the last checkpoint."""
-  params = Session(run, checkpoint="last").params
+  (params,) = Session(run, checkpoint="last").params
   return {
     jax.tree_util.keystr(path): _sha256(np.asarray(leaf).tobytes())
     for path, leaf in jax.tree_util.tree_leaves_with_path(params)

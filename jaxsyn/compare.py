@@ -233,7 +233,7 @@ def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
       published=dict(job.system.published),
       origin=planned_jobs.read_origin(job.folder),
       data=facts.dataset(job),
-      facts=facts.of_run(job, outcome, session.params, session.notes),
+      facts=facts.of_run(job, outcome, session.params),
       curve=facts.curve(job),
       tests=measurer(job, likelihoods),
       files=job.output_sums(),

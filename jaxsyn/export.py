@@ -6,17 +6,38 @@ jaxsyn export --workdir runs/pascal --format safetensors --output pascal
 from __future__ import annotations
 
 import os
+import pathlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 from absl import flags, logging
 
 from jaxsyn import cli
+from jaxsyn.decode import run_flags
 from jaxsyn.errors import InputError, did_you_mean
-from jaxsyn.exporting import FORMATS
-from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.exporting import ExportedModel, ctranslate2, hub_folder
 from jaxsyn.session import parameters, workdir
 from jaxsyn.storage import files, hub
 from jaxsyn.storage.remote import PathLike
 from jaxsyn.utils import exits
+
+
+class Format(NamedTuple):
+  """Export format: its writer function, and the file written last.
+
+  Attributes:
+    write: Function that fills a new folder and returns messages for the user.
+    last_file: File that marks a folder on an object store as complete.
+  """
+
+  write: Callable[[ExportedModel, pathlib.Path], list[str]]
+  last_file: str
+
+
+FORMATS = {
+  "safetensors": Format(hub_folder.write, workdir.CONFIG),
+  "ctranslate2": Format(ctranslate2.write, ctranslate2.RECORD_FILE),
+}
 
 
 def run(
@@ -51,15 +72,14 @@ def run(
       f"--output {os.fspath(output)} is not empty; name a new folder."
     )
   opened = workdir.open_run(folder)
-  chosen, _ = parameters.read(opened, checkpoint, reject_corrupt=True)
+  chosen = parameters.read(opened, checkpoint)
   model = ExportedModel(opened, chosen, license, parser)
   with files.publish_folder(output, FORMATS[format].last_file) as new:
     return FORMATS[format].write(model, new)
 
 
 def _main(values: flags.FlagValues) -> None:
-  if not values.workdir:
-    raise InputError("--workdir is missing: name the folder of a trained run.")
+  run_flags.check(values)
   if not values.output:
     raise InputError("--output is missing: name the folder to be made.")
   exits.check_target(values.output, "--output", folder=True, store=True)
@@ -78,7 +98,7 @@ def _main(values: flags.FlagValues) -> None:
 
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn export`."""
-  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  run_flags.define_run()
   flags.DEFINE_string(
     "output", None, "Output folder, which must be new or empty."
   )
@@ -88,9 +108,6 @@ def define_flags() -> None:
     list(FORMATS),
     "safetensors: for the Hugging Face Hub and for jaxsyn. ctranslate2: "
     "CTranslate2 format, only for Transformers without attention modifiers.",
-  )
-  flags.DEFINE_string(
-    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
   )
   flags.DEFINE_string(
     "license",

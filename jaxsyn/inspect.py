@@ -95,7 +95,7 @@ def _main(values: flags.FlagValues) -> None:
 
 def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn inspect`."""
-  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  run_flags.define_run()
   flags.DEFINE_string(
     "input",
     None,
@@ -114,9 +114,6 @@ def define_flags() -> None:
     "Number of sentences that are drawn; all are probed.",
   )
   list_flag("layers", [], "Layers to draw, from 0, as in 0,2; default: all.")
-  flags.DEFINE_string(
-    "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
-  )
   run_flags.define_parser()
 
 

@@ -21,6 +21,7 @@ from jaxsyn.data.loader.loader import open_loader
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.store.dataset import Split
 from jaxsyn.decode.beam import Beam
+from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batcher
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
@@ -113,15 +114,17 @@ class Validator:
     index, processes = jax.process_index(), jax.process_count()
     begin, end = (count * i // processes for i in (index, index + 1))
     examples = iterate_translations(split, config.data, config.seed)
-    self._examples = list(itertools.islice(examples, begin, end))
+    self._examples = [
+      (example,) for example in itertools.islice(examples, begin, end)
+    ]
     self._translator = Translator(
-      plan.recipe.model,
+      Ensemble((plan.recipe.model,)),
       dataset.vocabulary("target"),
       dataclasses.replace(
         config.decode, search=Beam(), beam=train.validation_beam, nbest=1
       ),
       Batcher(
-        [f for f in self._loader.features if f.startswith("source")],
+        [[f for f in self._loader.features if f.startswith("source")]],
         batch_transform=split_transform,
       ),
       devices=jax.local_devices(),
@@ -136,7 +139,7 @@ class Validator:
       shapes = jax.tree.map(
         lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), params
       )
-      self._translator.compile(shapes, self._examples)
+      self._translator.compile([shapes], self._examples)
 
   def _program(self, params: Any, placed: Any) -> Any:
     return self._layout.compile("evaluate", self._evaluate, params, placed)
@@ -210,7 +213,9 @@ class Validator:
       silent=jax.process_index() != 0,
     )
     with contextlib.closing(bar):
-      nbest = self._translator(params, self._examples, on_progress=bar.advance)
+      nbest = self._translator(
+        [params], self._examples, on_progress=bar.advance
+      )
     self._translator.forget_params()  # training needs the memory
     texts = [best[0].text if best else "" for best in nbest]
     return list(itertools.chain.from_iterable(hosts.all_gather_json(texts)))

@@ -19,6 +19,7 @@ from numpy.testing import assert_allclose
 
 import jaxsyn.decode.strategies  # noqa: F401 (strategies register themselves)
 from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Decoding
 from jaxsyn.decode.strategies import Decode
@@ -93,10 +94,10 @@ def run_search(
   model, params, batch, request, *, decode: Decode, length: int, piece_rank=None
 ):
   """Returns the finished hypotheses of a batch."""
-  decoding = Decoding(model, params, piece_rank)
+  decoding = Decoding(Ensemble((model,)), [params], piece_rank)
   step = decode.search.step
   search = decoding.begin(
-    batch,
+    (batch,),
     request,
     hypotheses=decode.search.hypotheses(decode),
     length=length,

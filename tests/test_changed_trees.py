@@ -154,7 +154,7 @@ def test_validation_and_translation_use_the_best_parse_and_no_sample(
     plan = resolve(config, manifests.read(prepared))
     split = Dataset(prepared).split("validation")
     validator = Validator(plan, Layout("jit", config.train.mesh), split)
-    return validator(session.params).values["log_likelihood"]
+    return validator(session.params[0]).values["log_likelihood"]
 
   best = score(TREES["parsed"]())
   assert score(TREES["sampled"](1.0)) == best
@@ -188,7 +188,7 @@ def test_a_run_records_the_rate_of_every_split(
     assert f"wrong parents of {split}: source {percent}" in output
   job = types.SimpleNamespace(run=folder, records=list)
   outcome = types.SimpleNamespace(step=2, reason="", progress=Progress())
-  assert facts.of_run(job, outcome, {}, ()).wrong_parents == result
+  assert facts.of_run(job, outcome, {}).wrong_parents == result
   path = folder / workdir.WRONG_PARENTS
   path.write_text(path.read_text().replace("0.", "0.1", 1))
   with pytest.raises(InputError, match=r"wrong_parents\.json is corrupt"):

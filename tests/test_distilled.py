@@ -71,7 +71,7 @@ def test_batches_contain_the_attention_of_the_teacher(tiny, runs):
   )
   ours = taught(config).chain(None)(dict(BATCH))[TEACHER_ATTENTION]
   session = Session(runs["pascal"])
-  theirs = attention_of(session.plan.recipe.model, session.params, layer=0)
+  theirs = attention_of(session.plan.recipe.model, session.params[0], layer=0)
   np.testing.assert_allclose(ours, theirs[:, (2, 0)], atol=1e-6)
   assert taught(config).features == {"source_parent_mid"}
   # It depends on the tree: for another tree, and for a sentence without tree.
@@ -136,7 +136,9 @@ def test_batches_contain_the_predictions_of_the_teacher(tiny, runs):
   session = Session(runs["pascal"])
   model = session.plan.recipe.model
   logits_BTV = np.asarray(
-    model.apply({"params": session.params}, BATCH, train=False, method=forward),
+    model.apply(
+      {"params": session.params[0]}, BATCH, train=False, method=forward
+    ),
     np.float64,
   )
   B, T, _ = logits_BTV.shape

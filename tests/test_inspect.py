@@ -38,7 +38,7 @@ def initial_parameters(run, checkpoint):
   batch = pad([], run.source_features, subwords=4, words=4, rows=1)
   batch["target_id_BT"] = np.zeros((1, 4), np.int32)
   state = jax.jit(lambda: first_state(run.plan.recipe, batch, 0))()
-  return Parameters(state.params, (0,)), ()
+  return Parameters(state.params, (0,))
 
 
 def open_untrained(folder, **options):
@@ -135,16 +135,18 @@ def test_maps_do_not_depend_on_padding_or_the_batch(session):
   model = session.plan.recipe.model
   options = {"train": False, "method": forward, "mutable": [COLLECTION]}
   apply = jax.jit(lambda params: model.apply(params, batch, **options))
-  maps = Maps.of(apply({"params": session.params})[1])
+  maps = Maps.of(apply({"params": session.params[0]})[1])
   reader = Inspector(session).maps
   other = Inspector(session).read(LINES[0])
   # Its long "translation" puts the other sentence into the first row.
   seen = dict(
     reader(
-      session.params, [other.example, source.example], [[4] * 60 + [EOS], ids]
+      session.params[0],
+      [other.example, source.example],
+      [[4] * 60 + [EOS], ids],
     )
   )[1]
-  single = dict(reader(session.params, [source.example]))[0]
+  single = dict(reader(session.params[0], [source.example]))[0]
   assert {p.place for p in single} == {"encoder"}
   for p in [*seen, *single]:
     result_BHQM = maps.at(Address(p.place, p.layer, p.part, f"{p.kind}_BHQM"))
@@ -211,7 +213,7 @@ def test_the_probe_depends_on_trees_and_not_on_figures(session, tmp_path):
   assert (none.pictures, all_.pictures) == (0, 2)
   assert [p.name for p in (tmp_path / "none").iterdir()] == ["probe.json"]
   # Lines without a tree are drawn but not probed.
-  parse = dataclasses.replace(session.sources.parse(LONG), parsed=False)
+  parse = dataclasses.replace(session.sources.parser(LONG), parsed=False)
   report = inspect.run(
     session, [LINES[0], parse], tmp_path / "unparsed", layers=[]
   )
@@ -225,7 +227,7 @@ def test_draws_the_tree_of_a_control(untrained, tmp_path):
   assert source.tree == "linear"
   assert source.given_head_W == (0, *range(13))  # the previous word
   assert (
-    source.head_W == session.sources.parse(LONG).head_W != source.given_head_W
+    source.head_W == session.sources.parser(LONG).head_W != source.given_head_W
   )
   names = written(Sentence(source, "", (), ()), tmp_path / "out")
   assert names == {"json", "tree.png", "tree_read.png"}
@@ -319,7 +321,7 @@ def test_a_system_without_trees_with_and_without_a_parser(untrained, tmp_path):
     inspect.run(session, [LINES[0]], limit=0)
   named = open_untrained(folder, parser=str(parser))
   assert inspect.run(named, [LINES[0]], limit=0).probe == report.probe
-  parse = named.sources.parse(LINES[0])  # as it would come from CoNLL-U
+  parse = named.sources.parser(LINES[0])  # as it would come from CoNLL-U
   assert inspect.run(session, [parse], limit=0).probe == report.probe
 
 

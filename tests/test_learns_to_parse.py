@@ -82,7 +82,7 @@ def test_a_model_with_an_auxiliary_task_translates_without_a_parser(
   plain = [*vocabulary.encode(LINES[0]).id, schema.EOS]
   tag = vocabulary.size + linearise.TRANSLATE
   tagged = [tag, *plain[:-1], tag, schema.EOS]
-  ids = session.example(LINES[0])["source_id"].tolist()
+  ids = session.sources.example(LINES[0])["source_id"].tolist()
   assert ids == {"parse": tagged, "source": plain}[task]
   # Word alignments skip the tags.
   tags = int(task == "parse")
@@ -93,9 +93,9 @@ def test_a_model_with_an_auxiliary_task_translates_without_a_parser(
   assert texts[0] and texts[2] and not texts[1]
 
   # A model that only predicts brackets, which are not part of the text.
-  table = np.array(session.params["target_table"]["embedding"])
+  table = np.array(session.params[0]["target_table"]["embedding"])
   table[: vocabulary.size] = 0.0
-  session.params["target_table"]["embedding"] = table
+  session.params[0]["target_table"]["embedding"] = table
   (best,) = session(LINES[:1])[0]
   assert max(best.ids) >= vocabulary.size and np.isfinite(best.score)
   words = [i for i in best.ids if i < vocabulary.size]

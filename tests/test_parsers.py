@@ -85,18 +85,18 @@ def test_from_raw_text_to_translations(
   translations = session(sources)
   assert len(translations) == 3 and translations[1][0].text == ""
   for line in sources:
-    parse, example = parser(line), session.example(line)
-    assert session.sources.parse(line) == parse
+    parse, example = parser(line), session.sources.example(line)
+    assert session.sources.parser(line) == parse
     assert_array_equal(example["source_head"], parse.head_W)
 
   opened = source_reader(session.run, longest=99, parser=spec.model)
-  assert opened.parse(sources[2]) == parser(sources[2])
+  assert opened.parser(sources[2]) == parser(sources[2])
   other = shutil.copytree(spec.model, tmp_path / "other")
   meta = other / "meta.json"
   meta.write_text(meta.read_text() + "\n")
   opened = source_reader(session.run, longest=99, parser=str(other))
   with pytest.raises(InputError, match=parser.identity.name):
-    opened.parse(lines[0])
+    opened.parser(lines[0])
 
 
 def test_parser_options_keep_their_names_on_disk(prepared):

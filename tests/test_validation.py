@@ -18,6 +18,7 @@ from jaxsyn.configs import base
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.translator import Translator
 from jaxsyn.errors import InputError
 from jaxsyn.models.contract import forward
@@ -186,12 +187,13 @@ def test_translations_do_not_depend_on_devices(tiny, prepared):
   saved = sum(x.nbytes for x in jax.live_arrays()) - before
   assert saved < sum(x.nbytes for x in jax.tree.leaves(params)) / 2
 
-  examples = list(itertools.islice(Dataset(prepared).split("validation"), 16))
+  records = itertools.islice(Dataset(prepared).split("validation"), 16)
+  examples = [(record,) for record in records]
   jobs = validator._translator._jobs(examples)
   assert len({job.device for job in jobs} - {None}) > 1
   decode = dataclasses.replace(config.decode, beam=1, nbest=1)
-  translate = Translator(plan.recipe.model, vocabulary, decode)
-  expected = [best.text for (best,) in translate(params, examples)]
+  translate = Translator(Ensemble((plan.recipe.model,)), vocabulary, decode)
+  expected = [best.text for (best,) in translate([params], examples)]
   assert len(set(expected)) > 4
   assert [sample.translation for sample in result.samples] == expected[:4]
   references = Dataset(prepared).text("validation", "target")[:16]

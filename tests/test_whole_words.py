@@ -66,7 +66,7 @@ def test_whole_words_from_text_to_translations(config, tmp_path):
   source, target = (session.run.vocabulary(s) for s in schema.SIDES)
   assert source.whole_words and source.sha256 != target.sha256
   # Unknown words are one subword each, and have parents.
-  example = session.example("Blick zorg the quux")
+  example = session.sources.example("Blick zorg the quux")
   the = source.encode("the").id[0]
   ids = [schema.UNK, schema.UNK, the, schema.UNK, schema.EOS]
   assert example["source_id"].tolist() == ids

@@ -22,8 +22,8 @@ from benchmarks.figures import Timer, process_seconds, take_turns
 from benchmarks.train_speed import Trainer
 from jaxsyn.data.schema import PAD
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store.rows import Example
-from jaxsyn.decode.examples import Batcher
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.translator import Translator
 from jaxsyn.plan import Plan
 from jaxsyn.training.flops import chip
@@ -241,7 +241,7 @@ class RandomModel:
       jax.random.key(0)
     )
     pairs = text.examples()
-    return cls(plan, params, [pairs[i % len(pairs)] for i in range(count)])
+    return cls(plan, [params], [(pairs[i % len(pairs)],) for i in range(count)])
 
   def translator(self, together: int) -> Translator:
     """Returns a translator that decodes batches of `together` sentences."""
@@ -251,8 +251,9 @@ class RandomModel:
       max_length_factor=1.0,
       max_length_offset=0,
     )
-    model, features = self.plan.recipe.model, self.plan.translation_features
-    return Translator(model, _NoText(), decode, Batcher(sorted(features)))
+    ensemble = Ensemble((self.plan.recipe.model,))
+    batcher = Batcher([sorted(self.plan.translation_features)])
+    return Translator(ensemble, _NoText(), decode, batcher)
 
 
 def search(

@@ -37,7 +37,6 @@ def of_run(
   job: TrainingJob,
   outcome: loop.TrainingEnd,
   params: Any,
-  messages: tuple[str, ...],
 ) -> results.RunFacts:
   """Returns steps, time, size and machine of a run that has just finished.
 
@@ -45,7 +44,6 @@ def of_run(
     job: The run.
     outcome: Result of its training.
     params: Parameters that translated.
-    messages: Warnings about these parameters.
   """
   speeds = [r["tokens_per_s"] for r in job.records() if "tokens_per_s" in r]
   reached = outcome.progress
@@ -60,7 +58,6 @@ def of_run(
     tokens_per_s=statistics.median(speeds) if speeds else 0.0,
     parameters=sum(x.size for x in jax.tree.leaves(params)),
     machine=machine(),
-    notes=messages,
     wrong_parents=workdir.wrong_parents(job.run),
   )
 

@@ -47,7 +47,7 @@ def translate(session: Session, split: str, path: pathlib.Path) -> None:
     note=session.note,
   )
   with contextlib.closing(bar), writer(path) as write:
-    while chunk := list(itertools.islice(examples, group_size)):
+    while chunk := [(x,) for x in itertools.islice(examples, group_size)]:
       for best in session.search(chunk, on_progress=bar.advance):
         write(best[0].text if best else "")
 
@@ -61,7 +61,9 @@ def likelihoods(session: Session, split: str) -> Measured:
   targets = [example["target_id"][:-1].tolist() for example in examples]
   name = f"scoring references of {split}"
   with contextlib.closing(Bar(name, len(examples), unit="sentence")) as bar:
-    log_p = session.force_examples(examples, targets, bar.advance)
+    log_p = session.force_examples(
+      [(example,) for example in examples], targets, bar.advance
+    )
   sum_B = np.array([one.sum(dtype=np.float64) for one in log_p])
   # Half the bytes in the result; the error is below 1e-7 of a sum.
   sum_B = sum_B.astype(np.float32).astype(np.float64)

@@ -1,4 +1,4 @@
-"""Forced decoding: scores given translations in one pass of the model.
+"""Forced decoding: scores given translations in one pass of the models.
 
 The log probability of a translation found by a search equals the one that the
 search reports.
@@ -7,6 +7,7 @@ search reports.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,10 +17,10 @@ from jax import Array
 
 from jaxsyn.data.loader.batch_shapes import doubled
 from jaxsyn.data.schema import EOS, PAD
-from jaxsyn.decode.ensemble import Ensemble, forward
-from jaxsyn.decode.examples import Batcher, Example
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batcher, Batches, Example
 from jaxsyn.decode.translator import ProgressCallback, ignore_progress
-from jaxsyn.models.contract import EncoderDecoder
+from jaxsyn.models.contract import forward
 from jaxsyn.training.losses import token_log_probability
 from jaxsyn.utils import progress
 
@@ -29,14 +30,17 @@ POSITIONS = 4096  # maximum positions in a batch
 
 
 class ForcedPass:
-  """Callable that runs a model on given translations in padded batches."""
+  """Callable that runs models on given translations in padded batches."""
 
-  def __init__(self, compute: Callable[[Any, Any], Array], batcher: Batcher):
+  def __init__(
+    self, compute: Callable[[Sequence[Any], Batches], Any], batcher: Batcher
+  ):
     """Wraps `compute` in jax.jit; parameters are arguments of each call.
 
     Args:
-      compute: Function (parameters, batch) -> array whose first axes are the
-        sentence and the target subword. The batch has `target_id_BT`.
+      compute: Function (parameters and batches of the models) -> pytree of
+        arrays whose first axes are the sentence and the target subword. The
+        batches have `target_id_BT`.
       batcher: Function that makes batches of source sentences.
     """
     self._compute, self._batcher = jax.jit(compute), batcher
@@ -49,20 +53,22 @@ class ForcedPass:
 
   def __call__(
     self,
-    params: Any,
+    params: Sequence[Any],
     examples: Sequence[Example],
     targets: Sequence[Sequence[int]],
     on_progress: ProgressCallback = ignore_progress,
-  ) -> list[np.ndarray]:
+  ) -> list[Any]:
     """Returns values, such as log probabilities, of each target's subwords.
 
+    They are pytrees of NumPy arrays, like the result of `compute`.
+
     Args:
-      params: Parameters of the model.
-      examples: Examples of `jaxsyn.data.sentence.example.encode_all`.
+      params: Parameters of each model.
+      examples: Arrays of each model.
       targets: Subwords of each target, without EOS.
       on_progress: Called with the number of further targets that are done.
     """
-    values: list[np.ndarray] = [np.empty(0)] * len(examples)
+    values: list[Any] = [None] * len(examples)
     sizes = [
       (
         doubled(self._batcher.subwords(example), SHORTEST),
@@ -82,14 +88,15 @@ class ForcedPass:
       id_BT = np.full((rows, length), PAD, np.int32)
       for row, i in enumerate(chosen):
         id_BT[row, : len(targets[i]) + 1] = [*targets[i], EOS]
-      batch = self._batcher(
+      batches = self._batcher(
         [examples[i] for i in chosen], subwords=source, words=words, rows=rows
       )
-      batch = _with_targets(batch, id_BT)
+      batches = tuple({**batch, "target_id_BT": id_BT} for batch in batches)
       with self._counter.calls((rows, *size)):
-        value_BT = np.asarray(self._compute(params, batch))
+        value_BT = jax.device_get(self._compute(params, batches))
       for row, i in enumerate(chosen):
-        values[i] = value_BT[row, : len(targets[i]) + 1]
+        in_sentence = row, slice(len(targets[i]) + 1)
+        values[i] = jax.tree.map(operator.itemgetter(in_sentence), value_BT)
       on_progress(len(chosen))
     return values
 
@@ -111,17 +118,10 @@ class Scored:
   score: float
 
 
-def _with_targets(batch: Any, id_BT: np.ndarray) -> Any:
-  """Adds target subwords to a batch, or to each batch of an ensemble."""
-  if isinstance(batch, tuple):
-    return tuple(_with_targets(member_batch, id_BT) for member_batch in batch)
-  return {**batch, "target_id_BT": id_BT}
-
-
 def log_probability(
-  model: EncoderDecoder | Ensemble, params: Any, batch: Any
+  ensemble: Ensemble, params: Sequence[Any], batches: Batches
 ) -> Array:
   """Returns the log probability of each target subword, by sentence."""
-  first = batch[0] if isinstance(batch, tuple) else batch
-  logits_BTV: Any = model.apply({"params": params}, batch, method=forward)
-  return token_log_probability(logits_BTV, first["target_id_BT"])
+  logits = ensemble.apply(forward, params, batches, train=False)
+  id_BT: Any = batches[0]["target_id_BT"]
+  return token_log_probability(ensemble.average(logits), id_BT)

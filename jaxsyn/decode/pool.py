@@ -56,12 +56,12 @@ class Pool:
     """Creates empty slots, and a queue of the sentences to decode.
 
     Args:
-      programs: Programs of the model.
-      params: Parameters of the model.
+      programs: Programs of the models.
+      params: Parameters of the models.
       indices: Indices of the sentences, in the order in which they enter.
       size: Initial size, which must hold any of the sentences.
-      batch_of: Returns the batch of at most `size.encode_rows` sentences, and
-        its request.
+      batch_of: Returns the batches of at most `size.encode_rows` sentences, and
+        their request.
       is_wanted: Whether the translation of a sentence is still wanted;
         unwanted sentences are cancelled. None: all are wanted.
     """
@@ -129,9 +129,9 @@ class Pool:
     count = min(len(self._to_encode), self._size.encode_rows)
     indices = [self._to_encode.popleft() for _ in range(count)]
     self._waiting.extend(enumerate(indices))
-    batch, request = self._batch_of(indices, self._size)
+    batches, request = self._batch_of(indices, self._size)
     self._encoded = self._programs.encode(
-      self._size, self._params, batch, request
+      self._size, self._params, batches, request
     )
 
   def _advance(self) -> None:

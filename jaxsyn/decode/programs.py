@@ -21,7 +21,6 @@ from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.examples import Batches
 from jaxsyn.decode.search import DecodeRequest, Decoding, Search
 from jaxsyn.decode.strategies import Decode
-from jaxsyn.models.contract import EncoderDecoder
 
 NO_STEP_LIMIT = 2**30
 # Search steps between two checks whether sentences are finished. With one, the
@@ -61,32 +60,27 @@ class PoolSize:
 
 
 class DecodingPrograms:
-  """Decoding programs of a model, compiled on first use per size and device.
+  """Decoding programs of an ensemble, compiled on first use per size and device.
 
   They run on the device of the parameters.
-
-  Attributes:
-    compilations: Number of compiled programs.
-    needed: Number of programs that are compiled, being compiled, or known to
-      be needed.
   """
 
   def __init__(
     self,
-    model: EncoderDecoder | Ensemble,
+    ensemble: Ensemble,
     decode: Decode,
     padding_batch: Callable[[PoolSize], tuple[Batches, DecodeRequest]],
     piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Stores the model and the decoding options, without compiling.
+    """Stores the models and the decoding options, without compiling.
 
     Args:
-      model: Model or ensemble.
+      ensemble: Models.
       decode: Options of decoding.
-      padding_batch: Returns a batch of padding of a size, and its request.
+      padding_batch: Returns batches of padding of a size, and their request.
       piece_rank: See `Decoding`.
     """
-    self._model, self._decode = model, decode
+    self._ensemble, self._decode = ensemble, decode
     self._padding_batch, self._piece_rank = padding_batch, piece_rank
     self._functions: dict[Any, Any] = {}
     self._programs: dict[Any, Any] = {}
@@ -96,12 +90,12 @@ class DecodingPrograms:
     self._needed: set[Any] = set()
 
   @property
-  def compilations(self) -> int:
-    return len(self._programs)
+  def counts(self) -> tuple[int, int]:
+    """Pair (number of compiled programs, number of needed programs).
 
-  @property
-  def needed(self) -> int:
-    return len(self._needed)
+    Programs are needed if they are compiled, being compiled, or known to be.
+    """
+    return len(self._programs), len(self._needed)
 
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
@@ -122,11 +116,15 @@ class DecodingPrograms:
     self._needed.intersection_update(list(self._programs))
 
   def encode(
-    self, size: PoolSize, params: Any, batch: Batches, request: DecodeRequest
+    self,
+    size: PoolSize,
+    params: Any,
+    batches: Batches,
+    request: DecodeRequest,
   ) -> Search:
     """Encodes sentences and decodes one subword; returns the search state."""
-    return self._encode_program(size, params, batch, request)(
-      params, batch, request
+    return self._encode_program(size, params, batches, request)(
+      params, batches, request
     )
 
   def search(
@@ -143,7 +141,7 @@ class DecodingPrograms:
     """Decodes until enough slots are free or the cache is nearly full.
 
     Args:
-      size, params: Size of the pool, and parameters of the model.
+      size, params: Size of the pool, and parameters of the models.
       search: Search of all slots; its buffers are donated.
       encoded: Result of `encode`, of which sentences enter slots.
       row_P: Rows of the sentences that enter.
@@ -201,10 +199,10 @@ class DecodingPrograms:
 
     Shapes of the parameters suffice.
     """
-    batch = self._padding_batch(size)
-    encode_program = self._encode_program(size, params, *batch)
+    padding = self._padding_batch(size)
+    encode_program = self._encode_program(size, params, *padding)
     encode = functools.partial(self._encode, _encode_size(size))
-    encoded = jax.eval_shape(encode, params, *batch)
+    encoded = jax.eval_shape(encode, params, *padding)
     index_P = np.zeros(size.entering, np.int32)
     return encode_program, self._search_program(
       size,
@@ -233,12 +231,12 @@ class DecodingPrograms:
     self,
     size: PoolSize,
     params: Any,
-    batch: Batches,
+    batches: Batches,
     request: DecodeRequest,
   ) -> Search:
     decoding, decode = self._decoding(params), self._decode
     search = decoding.begin(
-      batch,
+      batches,
       request,
       hypotheses=decode.search.hypotheses(decode),
       length=size.length,
@@ -248,7 +246,7 @@ class DecodingPrograms:
     return decode.search.step(decoding, search, decode)
 
   def _decoding(self, params: Any) -> Decoding:
-    return Decoding(self._model, params, self._piece_rank)
+    return Decoding(self._ensemble, params, self._piece_rank)
 
   def _encode_program(self, size: PoolSize, *arguments: Any) -> Any:
     size = _encode_size(size)

@@ -20,7 +20,8 @@ NAMES = ("ensemble", "weights", "checkpoint")
 
 def define() -> None:
   """Defines the flags that select a run or ensemble, checkpoint and parser."""
-  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
+  define_run()
+  define_parser()
   list_flag(
     "ensemble",
     [],
@@ -32,10 +33,14 @@ def define() -> None:
     [],
     "Weights of the --workdir and --ensemble runs; default: equal.",
   )
+
+
+def define_run() -> None:
+  """Defines --workdir and --checkpoint, which select parameters of one run."""
+  flags.DEFINE_string("workdir", None, "Run directory of a trained run.")
   flags.DEFINE_string(
     "checkpoint", "", 'Checkpoint of the run: "best", "last" or a step.'
   )
-  define_parser()
 
 
 def define_parser() -> None:
@@ -85,9 +90,8 @@ def session_arguments(values: flags.FlagValues) -> dict[str, Any]:
     raise InputError(
       f"--weights={','.join(values.weights)}: numbers, as in 0.7,0.3."
     ) from None
-  folders = [values.workdir, *values.ensemble]
   return {
-    "folder": folders if values.ensemble else values.workdir,
+    "folder": [values.workdir, *values.ensemble],
     "checkpoint": values.checkpoint,
     "parser": values.parser,
     "weights": weights,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ from jaxsyn.data.schema import BOS, PAD
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.prefix import Prefix
 from jaxsyn.decode.rank import NEG_INF
-from jaxsyn.models.contract import EncoderDecoder, sentence_features
+from jaxsyn.models.contract import sentence_features
 
 
 @struct.dataclass
@@ -60,14 +60,14 @@ class Search:
   batching). Each sentence has its own position.
 
   Attributes:
-    encoded: Encoder output and projected memory of the model.
+    encoded: Encoder output and projected memory of each model.
     limit_B: Maximum output length in subwords, EOS included.
     position_B: Number of subwords generated so far.
     open_B: Sentences that are still searched.
     token_BNT: Open hypotheses. There is one before the first subword, then N.
     log_p_BN: Log probabilities of the open hypotheses.
     last_BN: Last subwords of the open hypotheses.
-    cache: Decoder cache of the model.
+    cache: Decoder cache of each model.
     ended: Best finished hypotheses.
     prefix: Prefixes, and the state of each open hypothesis in them.
     strategy_state: State of the decoding strategy.
@@ -99,7 +99,7 @@ class Next:
     logits_BNV: Logits in float32; NEG_INF where a prefix forbids the subword.
     lse_BN: Log-sum-exp over the whole vocabulary, before a prefix is applied:
       log probabilities are logits - lse, as in training.
-    cache: Decoder cache after the last subword.
+    cache: Decoder caches after the last subword.
   """
 
   logits_BNV: Array
@@ -108,27 +108,27 @@ class Next:
 
 
 class Decoding:
-  """Model with its parameters, as used by the decoding strategies."""
+  """Models with their parameters, as used by the decoding strategies."""
 
   def __init__(
     self,
-    model: EncoderDecoder | Ensemble,
-    params: Any,
+    ensemble: Ensemble,
+    params: Sequence[Any],
     piece_rank: Callable[[], np.ndarray] | None = None,
   ):
-    """Binds the model to its parameters.
+    """Binds the models to their parameters.
 
     Args:
-      model: Model or ensemble.
-      params: Parameters of the model.
+      ensemble: Models.
+      params: Parameters of each model.
       piece_rank: Returns `PrefixCompiler.rank_V`; needed for prefixes only.
     """
-    self._model, self._params = model, params
+    self._ensemble, self._params = ensemble, params
     self._piece_rank = piece_rank
 
   def begin(
     self,
-    batch: Any,
+    batches: Sequence[Any],
     request: DecodeRequest,
     *,
     hypotheses: int,
@@ -142,23 +142,18 @@ class Decoding:
     a later one.
 
     Args:
-      batch: Source batch of the loader; for an ensemble, a tuple with one per
-        member. A row of padding gives an empty hypothesis.
+      batches: Source batch of the loader for each model. A row of padding gives
+        an empty hypothesis.
       request: Limits and prefixes of the outputs.
       hypotheses: Number N of hypotheses of a sentence.
       length: Output length T, at least the largest limit.
-      cache_length: Initial length of the decoder cache in subwords.
+      cache_length: Initial length of the decoder caches in subwords.
       strategy_state: State of the decoding strategy.
     """
-    is_ensemble = isinstance(batch, tuple)
-    batches = batch if is_ensemble else (batch,)
-    ids = tuple(one["source_id_BS"] for one in batches)
-    features = tuple(sentence_features(one, "source") for one in batches)
-    if is_ensemble:
-      encoded = self._call("encode", ids, features)
-    else:
-      encoded = self._call("encode", ids[0], features[0])
-    encoded = self._call("project_memory", encoded)
+    ids = [batch["source_id_BS"] for batch in batches]
+    features = [sentence_features(batch, "source") for batch in batches]
+    encoded = self._apply("encode", ids, features)
+    encoded = self._apply("project_memory", encoded)
     B, N = request.limit_B.size, hypotheses
     neg_inf_BN = jnp.full((B, N), NEG_INF)
     pad_BNT = jnp.full((B, N, length), PAD, jnp.int32)
@@ -170,7 +165,7 @@ class Decoding:
       token_BNT=pad_BNT[:, :1],
       log_p_BN=jnp.zeros((B, 1)),
       last_BN=jnp.full((B, 1), BOS, jnp.int32),
-      cache=self._call("start", encoded, 1, cache_length),
+      cache=self._apply("start", encoded, beams=1, length=cache_length),
       ended=Hypotheses(pad_BNT, neg_inf_BN, neg_inf_BN),
       prefix=request.prefix,
       strategy_state=strategy_state,
@@ -180,9 +175,15 @@ class Decoding:
     """Runs the decoder on the last subword of each hypothesis."""
 
     def advance_one(encoded: Any, cache: Any, last_N: Array, at: Array) -> Any:
-      batched = jax.tree.map(lambda x: x[None], (encoded, cache, last_N))
-      advanced = self._call("advance", *batched, at)
-      return jax.tree.map(lambda x: x[0], advanced)
+      encoded, cache, token_BN = jax.tree.map(
+        lambda x: x[None], (encoded, cache, last_N)
+      )
+      advanced = self._apply(
+        "advance", encoded, cache, token_BN=token_BN, at=at
+      )
+      logits, caches = zip(*advanced)
+      result = self._ensemble.average(logits), caches
+      return jax.tree.map(lambda x: x[0], result)
 
     logits_BNV, cache = jax.vmap(advance_one)(
       search.encoded, search.cache, search.last_BN, search.position_B
@@ -208,14 +209,14 @@ class Decoding:
 
     Args:
       search: Search before the step.
-      cache: Decoder cache returned by `advance`.
+      cache: Decoder caches returned by `advance`.
       beam_BN: Hypothesis that each new hypothesis extends; None: the one at
         the same index.
       token_BN: Subword that extends it.
       **changes: Other fields of the search to replace.
     """
     if beam_BN is not None:
-      cache = self._call("reorder", cache, beam_BN)
+      cache = self._apply("reorder", cache, beam_BN=beam_BN)
     else:
       beam_BN = jnp.broadcast_to(jnp.arange(token_BN.shape[1]), token_BN.shape)
     if search.prefix is not None:
@@ -228,7 +229,5 @@ class Decoding:
       **changes,
     )
 
-  def _call(self, method: str, *arguments: Any) -> Any:
-    return self._model.apply(
-      {"params": self._params}, *arguments, method=method
-    )
+  def _apply(self, method: str, *arguments: Any, **shared: Any) -> Any:
+    return self._ensemble.apply(method, self._params, *arguments, **shared)

@@ -135,10 +135,6 @@ class SourceReader:
       )
     return self._parser
 
-  def parse(self, line: str) -> Parse:
-    """Parses a raw line; raises InputError if the parser cannot be opened."""
-    return self.parser(line)
-
   def fit(self, source: Source) -> Fitted:
     """Normalizes a raw line or a parse, and truncates it if it is too long."""
     full_text = source if isinstance(source, str) else source.text
@@ -198,9 +194,9 @@ class SessionReader:
 
   Large blocks are converted by worker processes.
 
-  The example of an ensemble is a tuple with one entry per run, each with the
-  features, vocabulary, tags and control trees of its run. Runs with the same parser
-  share the parse of a sentence.
+  An example is a tuple with one entry per run, each with the features, vocabulary,
+  tags and control trees of its run. Runs with the same parser share the parse of a
+  sentence.
 
   Attributes:
     readers: Reader of each run.
@@ -219,11 +215,6 @@ class SessionReader:
     trees = (reader.tree for reader in self.readers)
     return next((tree for tree in trees if tree != "none"), "none")
 
-  @property
-  def has_parser(self) -> bool:
-    """Whether any run has a parser, which may fail to open."""
-    return any(reader.has_parser for reader in self.readers)
-
   def fit(self, source: Source) -> Fitted:
     """Normalizes and truncates a source sentence for the first run."""
     return self.readers[0].fit(source)
@@ -231,7 +222,7 @@ class SessionReader:
   def tree_of(self, line: str) -> Parse:
     """Parses a raw line with the first available parser."""
     reader = self._first_with_parser
-    return reader.parse(reader.fit(line).text)
+    return reader.parser(reader.fit(line).text)
 
   def open_parser(self) -> None:
     """Opens the first available parser; raises InputError if that fails."""
@@ -257,8 +248,6 @@ class SessionReader:
       fitted = [reader.fit(source) for source in sources]
       is_cut = [cut or one.is_cut for cut, one in zip(is_cut, fitted)]
       columns.append(reader.encode([one.read for one in fitted], parses))
-    if len(columns) == 1:
-      return list(zip(columns[0], is_cut, strict=True))
     return list(zip(zip(*columns), is_cut, strict=True))
 
   def read_async(self, sources: Sequence[Source]) -> Pending:

@@ -36,7 +36,6 @@ from jaxsyn.decode.programs import (
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Hypotheses
 from jaxsyn.decode.strategies import Decode
-from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.utils import progress
 
 # Smallest padded source length; the next ones are doubled. Each length needs its
@@ -99,7 +98,7 @@ class Translator:
 
   def __init__(
     self,
-    model: EncoderDecoder | Ensemble,
+    ensemble: Ensemble,
     vocabulary: Vocabulary,
     config: Decode,
     batcher: Batcher | None = None,
@@ -109,10 +108,11 @@ class Translator:
     """Creates a translator; model parameters are arguments of each call.
 
     Args:
-      model: Model or ensemble.
+      ensemble: Models.
       vocabulary: Target vocabulary.
       config: Options of decoding.
-      batcher: Function that makes batches of examples; None: of their ids.
+      batcher: Function that makes batches of examples; None: of the ids for one
+        model.
       devices: Devices of one kind that search; (): that of the parameters.
     """
     self._vocabulary, self._config = vocabulary, config
@@ -120,7 +120,7 @@ class Translator:
     self._batch_size = config.search.batch_size(config)
     self._batcher = batcher or Batcher()
     self._programs = DecodingPrograms(
-      model,
+      ensemble,
       config,
       lambda size: self._batch([], size),
       piece_rank=lambda: self.compile_prefix.rank_V,
@@ -140,12 +140,12 @@ class Translator:
   @property
   def compilations(self) -> int:
     """Number of compiled programs."""
-    return self._programs.compilations
+    return self.programs[0]
 
   @property
   def programs(self) -> tuple[int, int]:
     """Pair (number of compiled programs, number of needed programs)."""
-    return self.compilations, self._programs.needed
+    return self._programs.counts
 
   def note(self) -> str:
     """Returns the progress of compilation as text; "" once it is complete."""
@@ -157,7 +157,7 @@ class Translator:
 
   def __call__(
     self,
-    params: Any,
+    params: Sequence[Any],
     examples: Sequence[Example],
     requests: Sequence[OutputRequest] | None = None,
     on_progress: ProgressCallback = ignore_progress,
@@ -166,9 +166,8 @@ class Translator:
     """Returns the n-best translations of each example, in input order.
 
     Args:
-      params: Parameters of the model.
-      examples: Examples of `data.sentence.example.encode_all`; targets are not
-        read.
+      params: Parameters of each model.
+      examples: Arrays of each model; targets are not read.
       requests: Requirements of each translation; None: no prefixes, and
         indices 0, 1, 2, ...
       on_progress: Called with the number of further translated sentences, from
@@ -257,13 +256,13 @@ class Translator:
     """Returns the initial pool sizes for translating the examples."""
     return {job.size for job in self._jobs(examples)}
 
-  def compile(self, params: Any, examples: Sequence[Example]) -> None:
+  def compile(self, params: Sequence[Any], examples: Sequence[Example]) -> None:
     """Compiles the programs that are needed to translate some examples.
 
     Programs of smaller pools, for the last few sentences, are not included.
 
     Args:
-      params: Parameters of the model, or their shapes.
+      params: Parameters of each model, or their shapes.
       examples: Examples.
     """
     jobs = self._jobs(examples)
@@ -351,9 +350,9 @@ class Translator:
   def _batch(
     self, chosen: Sequence[tuple[Example, OutputRequest]], size: PoolSize
   ) -> tuple[Batches, DecodeRequest]:
-    """Pads examples to a batch, and combines their limits and prefixes."""
+    """Pads examples to batches, and combines their limits and prefixes."""
     rows = size.encode_rows
-    batch = self._batcher(
+    batches = self._batcher(
       [example for example, _ in chosen],
       subwords=size.source,
       words=size.words,
@@ -366,7 +365,7 @@ class Translator:
       limit_B[row] = self._limit(self.subwords(example), request)
       index_B[row], prefixes[row] = request.index, request.prefix
     prefix = batch_prefixes(prefixes, size.prefix) if size.prefix else None
-    return batch, DecodeRequest(limit_B, index_B, prefix)
+    return batches, DecodeRequest(limit_B, index_B, prefix)
 
   def _limit(self, subwords: int, request: OutputRequest) -> int:
     """Returns the maximum output length for a sentence and its prefix."""

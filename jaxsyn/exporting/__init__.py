@@ -1,29 +1,25 @@
-"""Export formats of trained models."""
+"""Export formats of trained models, which `jaxsyn.export` lists."""
 
 from __future__ import annotations
 
-import pathlib
-from collections.abc import Callable
-from typing import NamedTuple
+import dataclasses
 
-from jaxsyn.exporting import ctranslate2, hub_folder
-from jaxsyn.exporting.model import ExportedModel
-from jaxsyn.session import workdir
+from jaxsyn.session.workdir import Run
+from jaxsyn.training.checkpoint_reader import Parameters
 
 
-class Format(NamedTuple):
-  """Export format: its writer function, and the file written last.
+@dataclasses.dataclass(frozen=True)
+class ExportedModel:
+  """Model to export, with its run and metadata.
 
   Attributes:
-    write: Function that fills a new folder and returns messages for the user.
-    last_file: File that marks a folder on an object store as complete.
+    run: Config and manifest.
+    parameters: Parameters of the chosen checkpoint, with their description.
+    license: License of the model; "" if the user did not name one.
+    parser: Whether the parser's file is also exported.
   """
 
-  write: Callable[[ExportedModel, pathlib.Path], list[str]]
-  last_file: str
-
-
-FORMATS = {
-  "safetensors": Format(hub_folder.write, workdir.CONFIG),
-  "ctranslate2": Format(ctranslate2.write, ctranslate2.RECORD_FILE),
-}
+  run: Run
+  parameters: Parameters
+  license: str = ""
+  parser: bool = True

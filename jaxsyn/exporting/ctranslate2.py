@@ -19,7 +19,7 @@ import numpy as np
 from jaxsyn.arrays.sinusoids import sinusoids
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.exporting import ExportedModel
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES

@@ -14,10 +14,10 @@ import pathlib
 from jaxsyn.config import as_dict
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.exporting.model import ExportedModel
+from jaxsyn.exporting import ExportedModel
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported, warm_start, workdir
-from jaxsyn.storage import checksums, files
+from jaxsyn.storage import files
 from jaxsyn.training.array_checksums import arrays_by_name
 
 CARD = "README.md"
@@ -43,7 +43,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
     if name not in vocabularies and not (has_parser and is_source_parser):
       continue
     source = run.workdir / name
-    if not files.is_file(source) or checksums.sha256_of(source) != digest:
+    if not workdir.is_intact(source, digest):
       raise InputError(
         f"{source} is missing or does not have the checksum in "
         f"{manifests.FILE}. Run the training command again, which restores it "
@@ -52,8 +52,7 @@ def write(model: ExportedModel, folder: pathlib.Path) -> list[str]:
     files.copy(source, folder / name)
   digest = exported.write(folder, model.parameters)
   manifests.write(folder, run.manifest)
-  document = checksums.add_checksum(as_dict(run.config))
-  files.write_json(folder / workdir.CONFIG, document)
+  workdir.write_record(folder / workdir.CONFIG, as_dict(run.config))
   files.write_text(folder / CARD, _card(model, digest))
   messages = [
     f"{model.parameters.title}; SHA-256 of {exported.ARRAYS}: {digest}"
@@ -176,17 +175,10 @@ def _origin(model: ExportedModel) -> str:
   )
   if not is_warm and not files.is_file(path):
     return ""
-  try:
-    origin = checksums.verify_checksum(files.read_json(path))
-    system, checkpoint, digest = (
-      origin[name] for name in ("system", "checkpoint", "sha256")
-    )
-  except (OSError, ValueError, KeyError) as error:
-    raise InputError(
-      f"{path} is corrupt ({str(error).rstrip('.')}). Restore it from a copy."
-    ) from None
+  origin = workdir.read_record(path, "Restore it from a copy.")
   return (
     "## Origin\n\n"
     "Training started from the parameters of another run (system "
-    f"`{system}`, {checkpoint}), SHA-256 `{digest}`.\n\n"
+    f"`{origin['system']}`, {origin['checkpoint']}), SHA-256 "
+    f"`{origin['sha256']}`.\n\n"
   )

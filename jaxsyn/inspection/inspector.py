@@ -91,11 +91,11 @@ class Inspector:
     """
     examples = [source.example for source in sources]
     if nbests is None:
-      nbests = self.session.search(examples)
+      nbests = self.session.search([(example,) for example in examples])
     best = [nbest[0] for nbest in nbests]
     targets = [(*translation.ids, EOS) for translation in best]
     decode = self.session.sources.vocabularies[1].decode
-    for i, maps in self.maps(self.session.params, examples, targets):
+    for i, maps in self.maps(self.session.params[0], examples, targets):
       units = target_units(best[i].ids, decode)
       yield i, _sentence(sources[i], best[i].text, units, maps)
 
@@ -136,7 +136,7 @@ def read_source(
       f"{sources.longest - 1} can be inspected."
     )
   # Systems without trees are parsed as well: their figures have words.
-  parse = sources.parse(line) if isinstance(source, str) else source
+  parse = sources.parser(line) if isinstance(source, str) else source
   word_S = words_of_pieces(
     line, pieces.begin, pieces.end, parse.start_W, parse.end_W
   )

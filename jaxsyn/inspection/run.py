@@ -130,7 +130,7 @@ def run(
         bar.advance()
     while chunk := list(itertools.islice(readable, CHUNK)):
       rest = [source for _, source in chunk]
-      maps = encoder_attention(inspector.maps, session.params, rest)
+      maps = encoder_attention(inspector.maps, session.params[0], rest)
       for i, encoder in maps:
         _add(probe, rest[i], encoder)
         bar.advance()

@@ -106,7 +106,7 @@ class ServedRun:
     # Clients need not know where the directories are.
     self._folder = _directory_names(folders)
     self.session = Session(
-      list(folders) if len(folders) > 1 else folders[0],
+      folders,
       checkpoint=checkpoint,
       parser=parser,
       **decode,
@@ -167,7 +167,7 @@ class ServedRun:
     if read is None:
       raise InputError("the sentence has no words.")
     nbests = self.session.search(
-      [read.example], is_wanted=lambda _: is_wanted()
+      [(read.example,)], is_wanted=lambda _: is_wanted()
     )
     if not is_wanted():
       return b""

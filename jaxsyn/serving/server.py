@@ -247,4 +247,5 @@ def _examples(session: Session, width: int) -> list[Any]:
 
 def _inspect(run: ServedRun, example: Any) -> None:
   """Compiles the programs for /inspect by inspecting an example sentence."""
-  list(run.inspector.maps(run.session.params, [example], [(EOS,)]))
+  (params,), (arrays,) = run.session.params, example
+  list(run.inspector.maps(params, [arrays], [(EOS,)]))

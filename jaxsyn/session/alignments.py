@@ -27,7 +27,8 @@ from jaxsyn.data.sentence.align import words_of_pieces
 from jaxsyn.data.sentence.alignments import Links, spans
 from jaxsyn.data.sentence.stream import Source
 from jaxsyn.data.sentence.vocabulary import UNKNOWN
-from jaxsyn.decode.examples import Batcher, Example
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batches, Example
 from jaxsyn.decode.forced import ForcedPass
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
@@ -72,10 +73,13 @@ class Aligner:
     self._session = session
     self._decode = session.sources.vocabularies[1].decode
     self.heads = [_head(member, layer) for member in session.members]
-    self._passes = [
-      _attention_pass(member, *head, session)
-      for member, head in zip(session.members, self.heads)
+    models = [
+      _showing_layer(member.plan.recipe.model, layer)
+      for member, (layer, _) in zip(session.members, self.heads)
     ]
+    ensemble = Ensemble(tuple(models), tuple(session.weights))
+    compute = functools.partial(_cross_attention, ensemble, self.heads)
+    self._pass = ForcedPass(compute, session.batcher)
 
   def __call__(
     self,
@@ -102,22 +106,20 @@ class Aligner:
 
     For an ensemble it is the weighted mean over the runs.
     """
-    members = self._session.members
+    session = self._session
     targets = [translation.ids for translation in translations]
-    total: list[Any] = [0.0] * len(targets)
-    for index, member in enumerate(members):
-      is_single = len(members) == 1
-      params = self._session.params if is_single else member.params
-      member_examples = [
-        example[index] if isinstance(example, tuple) else example
-        for example in examples
-      ]
-      attention = self._passes[index](params, member_examples, targets)
-      for i, weight_TS in enumerate(attention):
-        columns_SW = _columns(member, sources[i])
+    attention = self._pass(session.params, examples, targets)
+    weights = []
+    for source, weights_TS in zip(sources, attention, strict=True):
+      total_TW: Any = 0.0
+      for member, weight, weight_TS in zip(
+        session.members, session.weights, weights_TS
+      ):
+        columns_SW = _columns(member, source)
         weight_TS = weight_TS[:, : len(columns_SW)].astype(np.float64)
-        total[i] += self._session.weights[index] * (weight_TS @ columns_SW)
-    return total
+        total_TW += weight * (weight_TS @ columns_SW)
+      weights.append(total_TW)
+    return weights
 
   def _align(
     self, weight_TW: np.ndarray, translation: Translation, source: Source
@@ -170,34 +172,36 @@ def _head(member: Member, layer: int | None) -> tuple[int, int]:
   return layer % layer_count, MEAN
 
 
-def _attention_pass(
-  member: Member, layer: int, head: int, session: Session
-) -> ForcedPass:
-  """Returns a forced-decoding pass that computes cross-attention weights."""
-  model = member.plan.recipe.model
-  # Fused attention exposes no weights unless they are requested.
+def _showing_layer(model: EncoderDecoder, layer: int) -> EncoderDecoder:
+  """Returns a model that publishes the cross-attention weights of a layer.
+
+  Fused attention exposes no weights unless they are requested.
+  """
   shown = (*model.spec.published_maps, ("cross", layer))
-  model = model.clone(
-    spec=dataclasses.replace(model.spec, published_maps=shown)
-  )
-  batcher = Batcher(
-    member.sources.features, batch_transform=session.batch_transform
-  )
-  compute = functools.partial(_cross_attention, model, layer, head)
-  return ForcedPass(compute, batcher)
+  return model.clone(spec=dataclasses.replace(model.spec, published_maps=shown))
 
 
 def _cross_attention(
-  model: EncoderDecoder, layer: int, head: int, params: Any, batch: Any
-) -> Array:
-  """Returns the cross-attention weights of one head, or the mean of all."""
-  _, state = model.apply(
-    {"params": params}, batch, train=False, method=states, mutable=[COLLECTION]
+  ensemble: Ensemble,
+  heads: Sequence[tuple[int, int]],
+  params: Sequence[Any],
+  batches: Batches,
+) -> list[Array]:
+  """Returns the cross-attention weights (BTS) of each model.
+
+  They are those of its (layer, head), or the mean of all heads.
+  """
+  outputs = ensemble.apply(
+    states, params, batches, train=False, mutable=[COLLECTION]
   )
-  weight_BHTS = cross_attention(Maps.of(state), layer)
-  if head == MEAN:
-    return jnp.mean(weight_BHTS, axis=1)
-  return weight_BHTS[:, head]
+  weights = []
+  for (_, state), (layer, head) in zip(outputs, heads, strict=True):
+    weight_BHTS = cross_attention(Maps.of(state), layer)
+    is_mean = head == MEAN
+    weights.append(
+      jnp.mean(weight_BHTS, axis=1) if is_mean else weight_BHTS[:, head]
+    )
+  return weights
 
 
 def _columns(member: Member, source: Source) -> np.ndarray:

@@ -24,13 +24,15 @@ from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
-from jaxsyn.storage import checksums, files
+from jaxsyn.session import workdir
+from jaxsyn.storage import files
 from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.checkpoint_reader import Parameters, Score
 
 RECORD_FILE = "model.json"
 ARRAYS = "model.safetensors"
 _FORMAT = 2
+_REMEDY = "Fetch it, or export the run, again."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,7 +73,7 @@ def write(folder: pathlib.Path, parameters: Parameters) -> str:
     "score": parameters.score,
     "sha256": digest,
   }
-  files.write_json(folder / RECORD_FILE, checksums.add_checksum(record))
+  workdir.write_record(folder / RECORD_FILE, record)
   return digest
 
 
@@ -126,8 +128,8 @@ def library() -> Any:
 
 
 def _read_record(path: pathlib.Path) -> dict[str, Any]:
+  record = workdir.read_record(path, _REMEDY)
   try:
-    record = checksums.verify_checksum(files.read_json(path))
     if record.get("format") != _FORMAT:
       raise ValueError(
         f"its format is {record.get('format')!r:.80}; this version reads "
@@ -136,7 +138,7 @@ def _read_record(path: pathlib.Path) -> dict[str, Any]:
     from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
     if not record["steps"]:
       raise ValueError("steps is empty")
-  except (OSError, ValueError) as error:
+  except ValueError as error:
     raise _corrupt_error(path, str(error)) from None
   return record
 
@@ -153,6 +155,4 @@ def _read_content(path: pathlib.Path, sha256: str) -> bytes:
 
 
 def _corrupt_error(path: pathlib.Path, why: str) -> InputError:
-  return InputError(
-    f"{path} is corrupt ({why.rstrip('.')}). Fetch it, or export the run, again."
-  )
+  return InputError(f"{path} is corrupt ({why.rstrip('.')}). {_REMEDY}")

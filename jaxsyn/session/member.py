@@ -27,14 +27,12 @@ class Member:
     sources: Reader of lines and parses.
     params: Parameters of the chosen checkpoint.
     chosen: Description of the chosen checkpoint.
-    warnings: Reasons why another checkpoint than requested was chosen.
   """
 
   run: Run
   sources: SourceReader
   params: Any
   chosen: str
-  warnings: tuple[str, ...]
 
   @property
   def plan(self) -> Plan:
@@ -61,8 +59,8 @@ def open_member(
   path, named = address(folder)
   run = _with_decode(workdir.open_run(path), decode)
   sources = source_reader(run, longest=longest, parser=parser)
-  loaded, warnings = parameters.read(run, named or checkpoint)
-  return Member(run, sources, loaded.params, loaded.title, warnings)
+  loaded = parameters.read(run, named or checkpoint)
+  return Member(run, sources, loaded.params, loaded.title)
 
 
 def source_reader(

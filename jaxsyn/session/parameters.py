@@ -15,64 +15,62 @@ from jaxsyn.errors import InputError
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported
 from jaxsyn.session.workdir import Run
+from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training.checkpoint_reader import CheckpointReader, Parameters
 from jaxsyn.training.runtime import enough_memory
 from jaxsyn.training.step import Recipe, first_params
 
 
 def read(
-  run: Run,
-  checkpoint: str = "",
-  *,
-  reject_corrupt: bool = False,
-  option: str = "--checkpoint",
-) -> tuple[Parameters, tuple[str, ...]]:
+  run: Run, checkpoint: str = "", *, option: str = "--checkpoint"
+) -> Parameters:
   """Reads the parameters of a checkpoint.
 
-  Every command opens checkpoints here. Another checkpoint replaces a corrupt one
-  with a warning, which is printed to standard error.
+  Every command opens checkpoints here.
 
   Args:
     run: Opened run.
     checkpoint: "best", "last" or a step; "": config.decode.checkpoint, or the
       mean of config.train.average checkpoints.
-    reject_corrupt: Whether a corrupt checkpoint is an error.
     option: Name of the option that selects a checkpoint, for messages.
 
   Returns:
-    The parameters, whose title describes them, and the warnings.
+    The parameters, whose title describes them.
 
   Raises:
-    InputError: There is no such checkpoint, no intact one, or too little memory.
+    InputError: There is no such checkpoint, it is corrupt, or there is too little
+      memory.
   """
-  parameters = _read_checkpoint(run, checkpoint)
-  step = parameters.steps[-1]
+  try:
+    parameters = _read_checkpoint(run, checkpoint)
+  except CorruptFileError as error:
+    steps = map(str, CheckpointReader(run.workdir).steps())
+    raise InputError(
+      f"{run.workdir}: a checkpoint is corrupt or was removed "
+      f"({str(error).rstrip('.')}). Restore it from a copy, or choose another "
+      f"one with {option}: {', '.join(steps) or 'there is none'}."
+    ) from None
   if parameters.score is not None:
     metric = parameters.score["selection"]
     if metric not in selection.SELECTIONS:
       raise InputError(
-        f"{run.workdir}: the best checkpoint, of step {step}, was selected by "
-        f"{metric[:80]!r}, which is no metric of this version. Restore it from "
-        "a copy, or choose another checkpoint."
+        f"{run.workdir}: the best checkpoint, of step {parameters.steps[-1]}, "
+        f"was selected by {metric[:80]!r}, which is no metric of this version. "
+        "Restore it from a copy, or choose another checkpoint."
       )
+  if parameters.title:  # of an exported model
+    return parameters
   requested = checkpoint or run.config.decode.checkpoint
-  title = parameters.title or _title(parameters, requested)
-  if parameters.corrupt and reject_corrupt:
-    raise InputError(
-      f"{run.workdir}: {parameters.corrupt[0]}. Restore it from a copy, or "
-      f"choose an intact checkpoint: {option}={step}."
+  title = _title(parameters, requested)
+  is_fallback = len(parameters.steps) == 1 and parameters.score is None
+  if requested == "best" and is_fallback and jax.process_index() == 0:
+    # Not logged, since commands hide logs.
+    print(
+      f"warning: {run.workdir}: no checkpoint was chosen by a validation yet: it "
+      f"is {title}.",
+      file=sys.stderr,
     )
-  warnings = [f"{one}; {title} is used instead" for one in parameters.corrupt]
-  is_single = len(parameters.steps) == 1 and not parameters.title
-  is_fallback = parameters.score is None and not warnings
-  if requested == "best" and is_single and is_fallback:
-    warnings.append(
-      f"no checkpoint was chosen by a validation yet: it is {title}"
-    )
-  if jax.process_index() == 0:
-    for warning in warnings:  # not logged, since commands hide logs
-      print(f"warning: {run.workdir}: {warning}.", file=sys.stderr)
-  return dataclasses.replace(parameters, title=title), tuple(warnings)
+  return dataclasses.replace(parameters, title=title)
 
 
 def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
@@ -88,7 +86,7 @@ def shapes(recipe: Recipe, features: Sequence[str]) -> Any:
 
 
 def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
-  """Reads the chosen checkpoint, or averages several; may skip corrupt ones."""
+  """Reads the chosen checkpoint, or averages several."""
   abstract = shapes(run.plan.recipe, run.source_features)
   if exported.is_exported(run.workdir):
     return exported.read(run.workdir, abstract, checkpoint)
@@ -116,6 +114,6 @@ def _title(parameters: Parameters, requested: str) -> str:
       f"at step {step}"
     )
   # Before the first validation there is no best checkpoint.
-  if requested in ("best", "last") and not parameters.corrupt:
+  if requested in ("best", "last"):
     return f"the last checkpoint, of step {step}"
   return f"the checkpoint of step {step}"

@@ -7,7 +7,6 @@ ensemble = Session(["runs/pascal", "runs/deps_san"], weights=[0.6, 0.4])
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -34,7 +33,6 @@ from jaxsyn.decode.translator import (
   max_output_length,
 )
 from jaxsyn.errors import InputError
-from jaxsyn.models.contract import EncoderDecoder
 from jaxsyn.session.member import check_targets, normalized_weights, open_member
 from jaxsyn.session.workdir import PathLike
 from jaxsyn.training.runtime import enough_memory
@@ -50,10 +48,9 @@ class Session:
     run, plan, sources: Attributes of the first run; see
       `jaxsyn.session.member.Member`.
     chosen: Description of the chosen checkpoints.
-    params: Parameters of the run or the ensemble.
-    notes: Reasons why other checkpoints than requested were chosen, which were
-      printed to standard error.
+    params: Parameters of each run.
     reader: Reader of source sentences, for all runs.
+    batcher: Function that makes batches of examples for the models.
     translator: Search for translations.
     devices: Devices that search: all local devices.
     batch_transform: Function of the user applied to every host batch.
@@ -110,35 +107,26 @@ class Session:
     first = self.members[0]
     self.run, self.plan, self.sources = first.run, first.plan, first.sources
     self.chosen = "; ".join(member.chosen for member in self.members)
-    self.notes = tuple(
-      itertools.chain.from_iterable(m.warnings for m in self.members)
-    )
     self.batch_transform, self.cut = batch_transform, 0
     self.devices = jax.local_devices()
     self.reader = SessionReader([member.sources for member in self.members])
-    models = [member.plan.recipe.model for member in self.members]
-    model: EncoderDecoder | Ensemble = models[0]
-    self.params = first.params
-    batcher = Batcher(first.sources.features, batch_transform=batch_transform)
-    if len(self.members) > 1:
-      clones = tuple(model.clone() for model in models)
-      model = Ensemble(clones, tuple(self.weights))
-      self.params = {
-        f"members_{index}": member.params
-        for index, member in enumerate(self.members)
-      }
-      batcher = Batcher(
-        members=[member.sources.features for member in self.members],
-        batch_transform=batch_transform,
-      )
+    self.params = [member.params for member in self.members]
+    ensemble = Ensemble(
+      tuple(member.plan.recipe.model for member in self.members),
+      tuple(self.weights),
+    )
+    self.batcher = Batcher(
+      [member.sources.features for member in self.members],
+      batch_transform=batch_transform,
+    )
     self.translator = Translator(
-      model,
+      ensemble,
       first.sources.vocabularies[1],
       first.plan.config.decode,
-      batcher,
+      self.batcher,
       devices=self.devices,
     )
-    self._forced = ForcedPass(partial(log_probability, model), batcher)
+    self._forced = ForcedPass(partial(log_probability, ensemble), self.batcher)
 
   def __call__(
     self, sources: Iterable[Source | Request]
@@ -171,15 +159,8 @@ class Session:
       )
     return output_request
 
-  def example(self, source: Source) -> Any:
-    """Converts a source sentence (raw line or parse) to model inputs.
-
-    They are a dict, or for an ensemble a tuple of dicts.
-    """
-    return self.read([source])[0]
-
   def read(self, sources: Sequence[Source]) -> list[Example]:
-    """Converts source sentences (raw lines or parses) to model inputs."""
+    """Converts source sentences (raw lines or parses) to inputs of each run."""
     return self.examples(self.reader.read_async(sources))
 
   def examples(self, read: Pending) -> list[Example]:

@@ -64,9 +64,7 @@ class Teacher:
       name for name in run.plan.model_features if name.startswith(self._sides)
     )
     option = f"--{path / 'checkpoint'}"
-    loaded, _ = parameters.read(
-      run, loss.checkpoint, reject_corrupt=True, option=option
-    )
+    loaded = parameters.read(run, loss.checkpoint, option=option)
     self._params = loaded.params
     self.path = str(path)
     self.message = f"teacher: {loss.teacher}, {loaded.title}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -31,7 +31,6 @@ from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
 
 FILE = "start.json"
-_SHOWN = 4  # names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +102,8 @@ def read(
       "name another run."
     )
   run = workdir.open_run(start.run)
-  loaded, warnings = parameters.read(run, start.checkpoint)
+  option = "--config.train.start.checkpoint"
+  loaded = parameters.read(run, start.checkpoint, option=option)
   arrays = jax.device_get(arrays_by_name(loaded.params))
   source = Named(arrays, labels(run.plan, run.manifest, run.workdir))
   manifest = manifests.read(directory)
@@ -114,7 +114,7 @@ def read(
   )
   matched, differing = match(model, source, start.unknown)
   if not matched:
-    reason = _listed([*differing.values()])
+    reason = workdir.shortened([*differing.values()])
     raise InputError(
       f"config.train.start.run={start.run!r}: nothing of that run fits. "
       f"{reason or 'No parameter has a name of this model'}."
@@ -123,7 +123,6 @@ def read(
     "run": os.fspath(start.run),
     "checkpoint": loaded.title,
     "steps": list(loaded.steps),
-    "notes": list(warnings),
     "sha256": sha256_of(arrays),
     "system": run.config.system,
     "data": workdir.hashes(run.manifest),
@@ -153,30 +152,25 @@ def _placed(value: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
+  """Describes the copied and the random parameters, one line per kind."""
   copied, rows, fresh = origin["taken"], origin["rows"], origin["fresh"]
   count = len(copied) + len(rows) + len(fresh)
   lines = [
     f"warm start from {origin['run']} ({origin['checkpoint']}; SHA-256 "
     f"{origin['sha256'][:12]}): {len(copied)} of {count} parameters are copied, "
     f"{len(rows)} entry by entry, {len(fresh)} are random",
-    *origin["notes"],
   ]
   other = "are random" if unknown == "drawn" else "get the mean"
   for name, (known, size) in rows.items():
     rest = f", the others {other}" if known < size else ""
     lines.append(f"  {name}: {known:,} of {size:,} entries are known{rest}")
-  new_names = [name for name in fresh if name not in origin["differing"]]
-  for state, names in (
-    ("random", new_names),
-    ("random, since the shape differs", [*origin["differing"].values()]),
-    ("not used, as this model lacks them", origin["left"]),
-  ):
+  differing = origin["differing"]
+  kinds = {
+    "random": [name for name in fresh if name not in differing],
+    "random, since the shape differs": [*differing.values()],
+    "not used, as this model lacks them": origin["left"],
+  }
+  for kind, names in kinds.items():
     if names:
-      lines.append(f"  {state}: {_listed(names)}")
+      lines.append(f"  {kind}: {workdir.shortened(names)}")
   return tuple(lines)
-
-
-def _listed(names: Sequence[str]) -> str:
-  """Joins the first four names, and appends how many more there are."""
-  more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-  return ", ".join(names[:_SHOWN]) + more

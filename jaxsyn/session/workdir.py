@@ -41,7 +41,7 @@ MIXTURE = "mixture.json"
 WRONG_PARENTS = "wrong_parents.json"
 
 PathLike = str | os.PathLike[str]
-SHOWN = 5  # differences in a message
+SHOWN = 5  # config differences or names in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,10 +137,10 @@ def create(workdir: PathLike, config: Config) -> Run:
   missing = {
     file: digest
     for file, digest in manifests.model_hashes(manifest).items()
-    if not _is_intact(workdir / file, digest)
+    if not is_intact(workdir / file, digest)
   }
   for file, digest in missing.items():
-    if not _is_intact(source / file, digest):
+    if not is_intact(source / file, digest):
       raise InputError(
         f"{source / file} is missing or differs from its SHA-256 in "
         f"{source / manifests.FILE}; prepare the data again."
@@ -219,11 +219,11 @@ def differences(
   ]
 
 
-def shortened(differences: Sequence[str]) -> str:
-  """Joins the first five config differences, and appends how many more."""
-  more = len(differences) - SHOWN
+def shortened(texts: Sequence[str]) -> str:
+  """Joins the first five of several texts, and appends how many more there are."""
+  more = len(texts) - SHOWN
   suffix = f"; and {more} more" if more > 0 else ""
-  return "; ".join(differences[:SHOWN]) + suffix
+  return "; ".join(texts[:SHOWN]) + suffix
 
 
 def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -243,7 +243,8 @@ def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
   }
 
 
-def _is_intact(path: pathlib.Path, digest: str) -> bool:
+def is_intact(path: pathlib.Path, digest: str) -> bool:
+  """Returns whether a file exists and has a SHA-256."""
   return files.is_file(path) and checksums.sha256_of(path) == digest
 
 

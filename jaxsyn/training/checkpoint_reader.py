@@ -1,8 +1,7 @@
 """Reads parameters from checkpoints of a run that may be training.
 
-Reading does not write files. If a checkpoint is corrupt, another one is read,
-and the result lists the corrupt one; `jaxsyn.session.parameters` reports or
-rejects it.
+Reading does not write files. A corrupt checkpoint is an error, which
+`jaxsyn.session.parameters` explains: no other one is read instead.
 """
 
 from __future__ import annotations
@@ -97,15 +96,12 @@ class Parameters:
     params: Parameters of one checkpoint, or the mean of several.
     steps: Steps of the checkpoints, oldest first.
     score: Fields of `Score` for the best parameters; None for others.
-    corrupt: Description of each corrupt checkpoint that was replaced by these;
-      empty if these are the requested ones.
     title: Description of the parameters of an exported model; else "".
   """
 
   params: Tree
   steps: tuple[int, ...]
   score: dict[str, Any] | None = None
-  corrupt: tuple[str, ...] = ()
   title: str = ""
 
 
@@ -130,41 +126,40 @@ class CheckpointReader:
     return self.last.steps()
 
   def restore_params(self, which: str, abstract: Tree, ema: bool) -> Parameters:
-    """Reads parameters; replaces a corrupt best or last checkpoint by another.
+    """Reads the parameters of a checkpoint.
 
     Args:
-      which: "best", "last", or a step, which must be intact. Before the first
-        validation, "best" is the same as "last".
+      which: "best", "last", or a step. Before the first validation, "best" is the
+        same as "last".
       abstract: Shapes of the parameters.
       ema: Whether the run has a moving average, which is returned instead.
 
     Raises:
-      InputError: There is no such checkpoint, all are corrupt, or it belongs to
-        another model.
+      CorruptFileError: The checkpoint is corrupt, or was removed.
+      InputError: There is no such checkpoint, or it belongs to another model.
     """
     if which not in ("best", "last"):
-      return self._restore_step(which, abstract, ema)
-    lost: dict[int, str] = {}
+      steps = {str(step): step for step in self.steps()}
+      if which not in steps:
+        raise InputError(
+          f"{self.workdir} has no checkpoint {which!r}. There are: "
+          f"{', '.join(steps) or 'none; train first'}."
+        )
+      step = steps[which]
+      return Parameters(self._read_params(step, abstract, ema), (step,))
     if which == "best":
-      best, lost = self.best.newest(lambda step: self.best.read(step, abstract))
+      best = _intact(
+        self.best.newest(lambda step: self.best.read(step, abstract))
+      )
       if best:
         ((step, (params, metadata)),) = best
-        messages = _corrupt_messages(lost)
-        return Parameters(params, (step,), metadata["content"], messages)
-      lost = lost or self._missing_best()
-    intact, corrupt = self._newest(1, abstract, ema)
-    ((step, params),) = intact
-    messages = _corrupt_messages(corrupt)
-    if lost:
-      best_step, reason = next(iter(lost.items()))
-      messages = (
-        f"the best checkpoint, of step {best_step}, is corrupt or missing "
-        f"({reason})",
-      )
-    return Parameters(params, (step,), corrupt=messages)
+        return Parameters(params, (step,), metadata["content"])
+      self._check_no_best()
+    ((step, params),) = self._newest(1, abstract, ema)
+    return Parameters(params, (step,))
 
   def average_params(self, count: int, abstract: Tree, ema: bool) -> Parameters:
-    """Averages the parameters of the newest intact checkpoints.
+    """Averages the parameters of the newest checkpoints.
 
     Args:
       count: Number of checkpoints, at least 1.
@@ -172,81 +167,58 @@ class CheckpointReader:
       ema: Whether the run has a moving average, which is averaged instead.
 
     Raises:
-      InputError: There are fewer intact checkpoints.
+      CorruptFileError: One of them is corrupt.
+      InputError: There are fewer checkpoints.
     """
-    intact, corrupt = self._newest(count, abstract, ema)
-    messages = _corrupt_messages(corrupt)
-    if len(intact) < count:
-      detail = f" ({'; '.join(messages)})" if messages else ""
+    newest = self._newest(count, abstract, ema)
+    if len(newest) < count:
       raise InputError(
         f"config.train.average={count}, but {self.workdir} has only "
-        f"{len(intact)} intact checkpoints{detail}. Continue training, or choose "
-        "one of them (--checkpoint last)."
+        f"{len(newest)} checkpoints. Continue training, or choose one of them "
+        "(--checkpoint last)."
       )
-    steps, trees = zip(*reversed(intact))
+    steps, trees = zip(*reversed(newest))
     mean = jax.tree.map(lambda *x: sum(x[1:], x[0]) / count, *trees)
-    return Parameters(mean, steps, corrupt=messages)
-
-  def _restore_step(self, name: str, abstract: Tree, ema: bool) -> Parameters:
-    steps = {str(step): step for step in self.steps()}
-    if name not in steps:
-      raise InputError(
-        f"{self.workdir} has no checkpoint {name!r}. There are: "
-        f"{', '.join(steps) or 'none; train first'}."
-      )
-    try:
-      params = self._read_params(steps[name], abstract, ema)
-    except CorruptFileError as error:
-      others = [str(step) for step in self.steps() if str(step) != name]
-      raise InputError(
-        f"checkpoint {name} is corrupt or was removed ({error}). Choose "
-        f"another: {', '.join(others) or 'there is none'}."
-      ) from None
-    return Parameters(params, (steps[name],))
+    return Parameters(mean, steps)
 
   def _newest(
     self, count: int, abstract: Tree, ema: bool
-  ) -> tuple[list[tuple[int, Tree]], dict[int, str]]:
-    """Reads the model parameters from the newest intact train states."""
-    intact, corrupt = self.last.newest(
-      lambda step: self._read_params(step, abstract, ema), count
+  ) -> list[tuple[int, Tree]]:
+    """Reads the model parameters from the newest train states."""
+    newest = _intact(
+      self.last.newest(
+        lambda step: self._read_params(step, abstract, ema), count
+      )
     )
-    if not intact:
-      raise no_intact_checkpoint_error(self.workdir, corrupt)
-    return intact, corrupt
+    if not newest:
+      raise InputError(
+        f"{self.workdir} has no checkpoint. Train first: jaxsyn train --config "
+        f"FILE --workdir {self.workdir}"
+      )
+    return newest
 
-  def _missing_best(self) -> dict[int, str]:
-    """Returns the step of a missing best checkpoint, with the reason."""
+  def _check_no_best(self) -> None:
+    """Raises CorruptFileError if a validation has chosen a best checkpoint."""
     intact, _ = self.last.newest(self.last.metadata)
     step = intact[0][1]["content"].get("best_step", -1) if intact else -1
-    return {step: f"{self.best.folder} is empty"} if step >= 0 else {}
+    if step >= 0:
+      raise CorruptFileError(
+        f"{self.best.folder} lacks the best checkpoint, of step {step}"
+      )
 
   def _read_params(self, step: int, abstract: Tree, ema: bool) -> Tree:
     return self.last.read(step, abstract, "ema" if ema else "params")[0]
 
 
-def no_intact_checkpoint_error(
-  workdir: pathlib.Path, corrupt: dict[int, str]
-) -> InputError:
-  """Returns the error for a run whose checkpoints are missing or all corrupt.
+def _intact(
+  newest: tuple[list[tuple[int, Any]], dict[int, str]],
+) -> list[tuple[int, Any]]:
+  """Returns what `CheckpointFolder.newest` read.
 
-  Args:
-    workdir: Run directory.
-    corrupt: Step -> reason.
+  Raises:
+    CorruptFileError: It skipped a corrupt checkpoint.
   """
-  if not corrupt:
-    return InputError(
-      f"{workdir} has no checkpoint. Train first: jaxsyn train --config "
-      f"FILE --workdir {workdir}"
-    )
-  return InputError(
-    f"no checkpoint in {workdir} is intact ({'; '.join(corrupt.values())}). "
-    "Restore the folder from a copy, or train again in another --workdir."
-  )
-
-
-def _corrupt_messages(corrupt: dict[int, str]) -> tuple[str, ...]:
-  return tuple(
-    f"the checkpoint of step {step} is corrupt ({reason})"
-    for step, reason in corrupt.items()
-  )
+  intact, corrupt = newest
+  for reason in corrupt.values():
+    raise CorruptFileError(reason)
+  return intact

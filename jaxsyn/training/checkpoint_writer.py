@@ -46,7 +46,6 @@ from jaxsyn.training.checkpoint_metadata import (
 from jaxsyn.training.checkpoint_reader import (
   CheckpointReader,
   Progress,
-  no_intact_checkpoint_error,
 )
 
 Tree = Any
@@ -174,7 +173,11 @@ class CheckpointWriter(CheckpointReader):
       lambda step: self.last.read(step, abstract)
     )
     if corrupt and not intact:  # before any is renamed
-      raise no_intact_checkpoint_error(self.workdir, corrupt)
+      raise InputError(
+        f"no checkpoint in {self.workdir} is intact "
+        f"({'; '.join(corrupt.values())}). Restore the folder from a copy, or "
+        "train again in another --workdir."
+      )
     for step, reason in corrupt.items():
       self._set_aside(step, reason)
     if corrupt:

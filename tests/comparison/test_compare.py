@@ -336,7 +336,7 @@ def test_references_are_scored_with_the_trees_of_the_run(complete, data):
     examples = iterate_translations(records, session.run.config.data, 1)
     for row, example in enumerate(itertools.islice(examples, 5)):
       targets = [example["target_id"][:-1].tolist()]
-      (log_p,) = session.force_examples([example], targets)
+      (log_p,) = session.force_examples([(example,)], targets)
       total, count = result.statistic_BI[row]
       assert count == len(log_p) == len(example["target_id"])
       assert total == pytest.approx(log_p.sum(dtype="float64"), rel=1e-5)

@@ -8,6 +8,7 @@ from models_under_test import batch_of, parameters, plan_of, sentence
 from tables_under_test import decode_options, request_of, run_search
 
 from jaxsyn.configs.systems import SYSTEMS
+from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import DecodingPrograms, PoolSize
 from jaxsyn.decode.search import Decoding
@@ -33,7 +34,7 @@ def batch_of_indices(indices, size):
       if value.ndim:
         batch[name][row] = value[index % 3]
     limit_R[row] = LIMITS[index % 3]
-  return batch, request_of(limit_R)
+  return (batch,), request_of(limit_R)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +45,9 @@ def test_continuous_batching_equals_one_batch(system):
   plan = plan_of(system, encoder_layers=1)
   params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
   programs = DecodingPrograms(
-    plan.recipe.model, decode, lambda size: batch_of_indices([], size)
+    Ensemble((plan.recipe.model,)),
+    decode,
+    lambda size: batch_of_indices([], size),
   )
   size = PoolSize(
     source=SOURCE["source_id_BS"].shape[1],
@@ -55,7 +58,9 @@ def test_continuous_batching_equals_one_batch(system):
     encode_rows=3,
     entering=1,
   )
-  pool = Pool(programs, params, range(20), size=size, batch_of=batch_of_indices)
+  pool = Pool(
+    programs, [params], range(20), size=size, batch_of=batch_of_indices
+  )
   result = dict(pool())
   assert sorted(result) == list(range(20))
   sizes = [key for name, key, _ in programs._programs if name == "search"]
@@ -103,9 +108,9 @@ def test_cached_arrays_start_with_the_batch_axis(system):
 
     def first_step(params):
       request = request_of([9] * rows)
-      decoding = Decoding(plan.recipe.model, params)
+      decoding = Decoding(Ensemble((plan.recipe.model,)), [params])
       search = decoding.begin(
-        first_rows,
+        (first_rows,),
         request,
         hypotheses=decode.search.hypotheses(decode),
         length=9,

@@ -11,7 +11,8 @@ from tables_under_test import Tables, random_params, search_by_loops
 
 from jaxsyn.data.schema import EOS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.decode.examples import Batcher
+from jaxsyn.decode.ensemble import Ensemble
+from jaxsyn.decode.examples import Batcher, Example
 from jaxsyn.decode.translator import (
   EMPTY_TRANSLATION,
   Translator,
@@ -34,20 +35,26 @@ def make(prepared):
       **{"max_length_factor": 0.2, "max_length_offset": 1} | options,
     )
     chosen = jax.devices()[:devices]
-    batcher = Batcher(features)
-    return Translator(Tables(SIZE), vocabulary, config, batcher, devices=chosen)
+    ensemble, batcher = Ensemble((Tables(SIZE),)), Batcher([features])
+    return Translator(ensemble, vocabulary, config, batcher, devices=chosen)
 
   return translator
 
 
-def source(subwords: int, words: int = 0) -> dict[str, np.ndarray]:
+def params_of(*arguments):
+  """Returns the parameters of an ensemble of one."""
+  return [random_params(SIZE, *arguments)]
+
+
+def source(subwords: int, words: int = 0) -> Example:
   """Returns an example with numbers of subwords and of words."""
   rng = np.random.default_rng(subwords)
-  return {
+  arrays = {
     "source_id": np.r_[rng.integers(4, SIZE, subwords - 1), EOS],
     "source_head": np.zeros(words, np.int32),
     "source_tree_distance": np.zeros(words * words, np.uint8),
   }
+  return (arrays,)
 
 
 def ids(nbests):
@@ -56,14 +63,14 @@ def ids(nbests):
 
 def test_many_sentences_are_translated_like_single_ones(make):
   """There are 300 sentences of all lengths, more than slots."""
-  translate, params = make(3), random_params(SIZE, 3.0)
+  translate, params = make(3), params_of(3.0)
   lengths = np.random.default_rng(1).integers(2, 60, 300)
   examples = [source(int(subwords)) for subwords in lengths]
   result = translate(params, examples)
   for index in range(0, 300, 9):
-    source_ids = examples[index]["source_id"].tolist()
+    source_ids = examples[index][0]["source_id"].tolist()
     limit = max_output_length(translate._config, len(source_ids))
-    expected = search_by_loops(params, source_ids, limit, translate._config)
+    expected = search_by_loops(params[0], source_ids, limit, translate._config)
     assert ids(result)[index] == [one.tokens[:-1] for one in expected]
     np.testing.assert_allclose(
       [(one.score, one.log_p) for one in result[index]],
@@ -85,7 +92,7 @@ def test_reports_finished_sentences_and_compilation(make):
   sampler.start()
   lengths = [1, 9, 1, *range(2, 30)]
   translate(
-    random_params(SIZE, 3.0),
+    params_of(3.0),
     [source(n) for n in lengths],
     on_progress=progress.append,
   )
@@ -100,7 +107,7 @@ def test_reports_finished_sentences_and_compilation(make):
 
 
 def test_outputs_without_an_end_are_limited_by_their_own_source(make):
-  translate, params = make(2), random_params(SIZE, -60.0)
+  translate, params = make(2), params_of(-60.0)
   result = translate(params, [source(6), source(15), source(40)])
   # 0.2 · 6 + 1 = 2.2 -> 3; 0.2 · 15 + 1 = 4; 0.2 · 40 + 1 = 9, EOS included.
   for nbest, longest in zip(result, (3, 4, 9)):
@@ -113,10 +120,10 @@ def test_outputs_without_an_end_are_limited_by_their_own_source(make):
 
 def test_more_words_than_subwords_need_few_programs(make):
   translate = make(2, ("source_head", "source_tree_distance"))
-  params, rng = random_params(SIZE, 2.0), np.random.default_rng(0)
+  params, rng = params_of(2.0), np.random.default_rng(0)
   subwords = rng.integers(2, 33, 200)
   examples = [source(n, words=int(n * rng.uniform(0, 2))) for n in subwords]
-  assert max(len(one["source_head"]) for one in examples) > 50
+  assert max(len(one["source_head"]) for (one,) in examples) > 50
   result = translate(params, examples)
   # 64, 32 and 16 words: programs to encode, to search, to move and to search in
   # fewer slots.
@@ -128,7 +135,7 @@ def test_more_words_than_subwords_need_few_programs(make):
 def test_sentences_of_many_words_are_searched_in_few_slots(make):
   """An example is a line of unknown characters, one unknown subword but many words."""
   translate = make(1, ("source_tree_distance",))
-  result = translate(random_params(SIZE, 2.0), [source(3, 1000)] * 40)
+  result = translate(params_of(2.0), [source(3, 1000)] * 40)
   assert ids(result) == ids(result[:1]) * 40
   # At most as many at a time as fit into the memory of 64 usual ones.
   (size,) = {
@@ -139,7 +146,7 @@ def test_sentences_of_many_words_are_searched_in_few_slots(make):
 
 @pytest.mark.parametrize("lengths", [[9], [9, 20, 40]])
 def test_counts_no_programs_after_an_interrupted_search(make, lengths):
-  translate, params = make(2), random_params(SIZE, 3.0)
+  translate, params = make(2), params_of(3.0)
   examples = [source(n) for n in lengths]
   result = translate(params, examples, is_wanted=lambda index: False)
   assert result == [[EMPTY_TRANSLATION]] * len(lengths)
@@ -176,7 +183,7 @@ def test_devices_share_the_sentences(make):
     make(2, devices=n, sentences=2, max_length_offset=4) for n in (1, 4)
   )
   assert len(work_of(four, LINES)) == 4 and sum(work_of(four, LINES)) == 12
-  params = random_params(SIZE, 3.0)
+  params = params_of(3.0)
   results = four(params, LINES), one(params, LINES)
   assert ids(results[0]) == ids(results[1])
   for found, expected in zip(*results):
@@ -196,7 +203,7 @@ def test_fewer_lines_than_devices_and_other_parameters(make):
   few = LINES[2:6]  # one of them is empty
   assert work_of(eight, few) == [1, 1, 1]
   for seed in (0, 1):
-    params = random_params(SIZE, 3.0, seed)
+    params = params_of(3.0, seed)
     assert eight(params, few) == one(params, few)
   assert eight.compilations == 3 * 2
   assert len(work_of(eight, LINES)) == 8
@@ -205,7 +212,7 @@ def test_fewer_lines_than_devices_and_other_parameters(make):
 @SEVERAL_DEVICES
 def test_runs_the_programs_compiled_for_shapes(make):
   translate = make(1, devices=2, sentences=2, max_length_offset=4)
-  params = random_params(SIZE, 3.0)
+  params = params_of(3.0)
   lines = [LINES[2]] * 4
   translate.compile(jax.eval_shape(lambda: params), lines)
   assert translate.compilations == 2 * 2

@@ -12,8 +12,8 @@ import pytest
 from jaxsyn import export, train
 from jaxsyn.config import read_config
 from jaxsyn.errors import InputError
+from jaxsyn.exporting import ExportedModel
 from jaxsyn.exporting.ctranslate2 import write
-from jaxsyn.exporting.model import ExportedModel
 from jaxsyn.session import Session, workdir
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="extra ctranslate2")

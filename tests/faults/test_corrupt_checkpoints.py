@@ -1,5 +1,6 @@
-"""A corrupt checkpoint is an error if its numbers are passed on, else a warning."""
+"""Every command rejects a corrupt checkpoint that it was to use."""
 
+import json
 import shutil
 
 import pytest
@@ -7,8 +8,8 @@ from corruptions import CORRUPTIONS
 
 from jaxsyn import export, train
 from jaxsyn.errors import InputError
-from jaxsyn.exporting import FORMATS
 from jaxsyn.session import Session
+from jaxsyn.storage import checksums
 
 
 def corrupt(path):
@@ -16,62 +17,68 @@ def corrupt(path):
 
 
 @pytest.fixture
-def corrupt_run(runs, tmp_path):
-  """A run whose best checkpoint, of step 20, is corrupt, and the corrupt file.
+def run(runs, tmp_path):
+  return shutil.copytree(runs["pascal"], tmp_path / "run")
 
-  Its newest intact checkpoint is that of step 10.
-  """
-  folder = shutil.copytree(runs["pascal"], tmp_path / "corrupt")
-  files = [p for p in (folder / "best" / "20").rglob("*") if p.is_file()]
-  file = max(files, key=lambda path: path.stat().st_size)
+
+def largest_file(folder):
+  files = (path for path in folder.rglob("*") if path.is_file())
+  return max(files, key=lambda path: path.stat().st_size)
+
+
+@pytest.mark.parametrize(
+  "option",
+  [
+    "--checkpoint",
+    "--config.losses.word_distillation.checkpoint",
+    "--config.train.start.checkpoint",
+  ],
+)
+def test_a_corrupt_checkpoint_is_rejected(run, tiny, tmp_path, option):
+  file, out = largest_file(run / "best" / "20"), tmp_path / "out"
   corrupt(file)
-  shutil.rmtree(folder / "checkpoints" / "20")
-  return folder, file
-
-
-def check_message(message, file, remedy):
-  assert "the best checkpoint, of step 20, is corrupt" in message
-  assert str(file) in message and remedy in message
-
-
-@pytest.mark.parametrize("use", [*FORMATS, "teacher"])
-def test_exports_and_teachers_must_be_intact(corrupt_run, tiny, tmp_path, use):
-  run, file = corrupt_run
-  out, remedy = tmp_path / "out", "--checkpoint=10."
-  with pytest.raises(InputError) as error:
-    if use == "teacher":
-      config = tiny("distilled_words")
+  if option == "--checkpoint":
+    actions = [lambda: Session(run), lambda: export.run(run, out)]
+  else:
+    is_teacher = "distillation" in option
+    config = tiny("distilled_words" if is_teacher else "pascal")
+    if is_teacher:
       config.losses.word_distillation.teacher = str(run)
-      remedy = "--config.losses.word_distillation.checkpoint=10."
-      train.run(config, out)
     else:
-      export.run(run, out, use)
-  check_message(str(error.value), file, remedy)
-  assert not out.exists()
+      config.train.start.run = str(run)
+    actions = [lambda: train.run(config, out)]
+  for action in actions:
+    with pytest.raises(InputError) as error:
+      action()
+    assert str(file) in str(error.value)
+    assert str(error.value).endswith(
+      f"choose another one with {option}: 10, 20."
+    )
+    assert not out.exists()
 
 
-def test_export_rejects_a_missing_or_corrupt_checkpoint(runs, tmp_path):
-  run = shutil.copytree(runs["pascal"], tmp_path / "run")
+def test_a_missing_best_or_a_corrupt_last_checkpoint_is_rejected(run):
   shutil.rmtree(run / "best")
-  with pytest.raises(InputError, match=r"of step 20, is corrupt or missing"):
-    export.run(run, tmp_path / "out")
+  with pytest.raises(
+    InputError, match=r"best lacks the .* checkpoint, of step 20"
+  ):
+    Session(run)
   metadata = run / "checkpoints" / "20" / "metadata" / "metadata.json"
   corrupt(metadata)
-  with pytest.raises(InputError) as error:
-    export.run(run, tmp_path / "out", checkpoint="last")
-  assert str(metadata) in str(error.value)
-  assert str(error.value).endswith("--checkpoint=10.")
-  assert not (tmp_path / "out").exists()
+  for checkpoint in ("last", "20"):
+    with pytest.raises(InputError) as error:
+      Session(run, checkpoint=checkpoint)
+    assert str(metadata) in str(error.value)
+  assert Session(run, checkpoint="10").chosen == "the checkpoint of step 10"
 
 
-def test_translation_and_a_warm_start_warn(corrupt_run, tiny, tmp_path, capsys):
-  (run, file), config = corrupt_run, tiny("pascal")
-  used = "the checkpoint of step 10 is used instead"
+def test_warns_before_the_first_validation(run, capsys):
   Session(run)
-  check_message(capsys.readouterr().err, file, used)
-  config.batch.shapes = 1
-  config.train.start.run = str(run)
-  config.train.update(steps=1, evaluate_every=9, selection="log_likelihood")
-  train.run(config, tmp_path / "run")
-  check_message(capsys.readouterr().err, file, used)
-  assert used in (tmp_path / "run" / "start.json").read_text()
+  assert capsys.readouterr().err == ""
+  shutil.rmtree(run / "best")
+  path = run / "checkpoints" / "20" / "metadata" / "metadata.json"
+  metadata = checksums.verify_checksum(json.loads(path.read_text()))
+  metadata["content"]["best_step"] = -1
+  path.write_text(json.dumps(checksums.add_checksum(metadata)))
+  assert Session(run).chosen == "the last checkpoint, of step 20"
+  assert "no checkpoint was chosen by a validation" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_a_run_without_a_parser_reads_trees(runs, tmp_path, new_client):
     assert "such parser model" in response.json()["error"]
     rows = ["1\ta\t_\t_\t_\t_\t2\tdet\t_\t_", "2\tcow\t_\t_\t_\t_\t0\troot\t_\t_"]  # fmt: skip
     trees = parses_of_text("\n".join([*rows, "", ""]), "text")
-    without, (example, _) = run.readers.read([LINE, *trees])
+    without, ((example,), _) = run.readers.read([LINE, *trees])
     assert "such parser model" in str(without)
     assert example["source_head"].tolist() == [1, 1]
   finally:
@@ -93,5 +93,5 @@ def test_restarts_a_parser_that_died(served):
   readers._workers._process.wait()
   for _ in range(3):  # one of two processes was killed
     assert readers.parse(LINE) == before
-    ((example, cut),) = readers.read([LINE])
+    (((example,), cut),) = readers.read([LINE])
     assert not cut and len(example["source_head"]) == 4

@@ -56,7 +56,7 @@ def test_translates_like_the_session(client, session):
 
 def test_translates_a_changed_tree(client, session):
   parse = client("/parse", {"text": LINE}).json()
-  expected = session.sources.parse(LINE)
+  expected = session.sources.parser(LINE)
   assert parse["words"] == LINE.split() and parse["parsed"]
   assert parse["heads"] == list(expected.head_W)
   assert parse["relations"] == list(expected.relation_W)
@@ -218,7 +218,7 @@ def test_an_error_of_a_search_fails_only_its_sentence(client, monkeypatch):
   search = session.search
 
   def fail_at_four_subwords(examples, *args, **options):
-    if any(len(one["source_id"]) < 4 for one in examples):
+    if any(len(one["source_id"]) < 4 for (one,) in examples):
       raise MemoryError
     return search(examples, *args, **options)
 

@@ -61,7 +61,7 @@ def wait(pending):
 
 
 def test_worker_processes_read_the_same_arrays(reader, parallel):
-  inputs = [*LINES, reader.parse(LINES[-1])]
+  inputs = [*LINES, reader.parser(LINES[-1])]
   expected = parallel.read_all(inputs)
   wait(parallel.read_async(LINES[:FEW]))  # few lines are read here
   assert parallel._workers is None
@@ -71,13 +71,13 @@ def test_worker_processes_read_the_same_arrays(reader, parallel):
   for future, wanted in ((first, expected), (second, expected[::-1])):
     read = wait(future)
     assert [cut for _, cut in read] == [cut for _, cut in wanted]
-    for (example, _), (other, _) in zip(read, wanted, strict=True):
+    for ((example,), _), ((other,), _) in zip(read, wanted, strict=True):
       assert_equal(example, other)
   assert sum(cut for _, cut in expected) == 1
   os.killpg(parallel._workers._process.pid, signal.SIGKILL)
   with pytest.raises(InputError, match=r"a parser process died.*--conllu"):
     wait(parallel.read_async(LINES))
-  parsed = [reader.parse("?")] * (FEW + 1)  # parses need no processes
+  parsed = [reader.parser("?")] * (FEW + 1)  # parses need no processes
   assert len(wait(parallel.read_async(parsed))) == FEW + 1
 
 
@@ -96,11 +96,11 @@ def test_runs_with_the_same_parser_parse_once(reader, monkeypatch):
     return texts(parser, lines)
 
   monkeypatch.setattr(UDPipe, "_texts", record)
-  inputs = [*LINES[:5], *LINES[6:30], LINES[8], reader.parse(LINES[-1])]
+  inputs = [*LINES[:5], *LINES[6:30], LINES[8], reader.parser(LINES[-1])]
   expected = SessionReader([reader]).read_all(inputs)
   calls.clear()
   ensemble = SessionReader([reader, copy.copy(reader)])
-  for (examples, cut), (other, _) in zip(
+  for (examples, cut), ((other,), _) in zip(
     ensemble.read_all(inputs), expected, strict=True
   ):
     assert not cut
@@ -131,5 +131,5 @@ def test_rejects_another_parser(reader, tmp_path, monkeypatch):
   with pytest.raises(InputError, match="has no parser"):
     wait(parallel.read_async(LINES[:1]))
   # The sentence of a skipped line needs no parser.
-  ((example, _),) = wait(parallel.read_async([unparsed("")]))
+  (((example,), _),) = wait(parallel.read_async([unparsed("")]))
   assert example["source_id"].tolist() == [EOS]

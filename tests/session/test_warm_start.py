@@ -64,7 +64,7 @@ def started(config, folder):
 
 def params_of(folder):
   """Returns the parameters of the last checkpoint, by name."""
-  loaded, _ = parameters.read(workdir.open_run(folder), "last")
+  loaded = parameters.read(workdir.open_run(folder), "last")
   return jax.device_get(arrays_by_name(loaded.params))
 
 

@@ -10,7 +10,7 @@ from jaxsyn.config import read_config
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.errors import InputError
-from jaxsyn.session import Session, parameters, workdir
+from jaxsyn.session import Session, workdir
 from jaxsyn.storage import checksums
 from jaxsyn.training import log
 
@@ -146,16 +146,3 @@ def test_an_option_that_a_recorded_config_lacks_has_its_default(tiny, tmp_path):
   (tmp_path / "checkpoints" / "2").mkdir(parents=True)
   assert workdir.open_run(tmp_path).config.prepare.alignments == {}
   create(tiny(), tmp_path)
-
-
-def test_warns_of_a_replaced_checkpoint_or_rejects_it(runs, tmp_path, capsys):
-  run = shutil.copytree(runs["pascal"], tmp_path / "run")
-  opened = workdir.open_run(run)
-  assert parameters.read(opened)[1] == ()
-  shutil.rmtree(run / "best")
-  loaded, (warning,) = parameters.read(opened)
-  assert "the best checkpoint, of step" in warning
-  assert warning.endswith(f"{loaded.title} is used instead")
-  assert capsys.readouterr().err == f"warning: {run}: {warning}.\n"
-  with pytest.raises(InputError, match=r"or choose an intact .*: --other=20"):
-    parameters.read(opened, reject_corrupt=True, option="--other")

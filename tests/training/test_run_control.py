@@ -116,8 +116,8 @@ def test_a_moving_average_with_a_decay_near_1_is_the_mean():
 
 def test_evaluation_and_translation_use_the_average(straight):
   workdir, states = straight
-  best = Session(workdir, checkpoint="best", beam=1).params
-  last = Session(workdir, checkpoint="last", beam=1).params
+  (best,) = Session(workdir, checkpoint="best", beam=1).params
+  (last,) = Session(workdir, checkpoint="last", beam=1).params
   (step,) = (int(p.name) for p in (workdir / "best").glob("[0-9]*"))
   for result, state in ((best, states[step]), (last, states[STEPS])):
     jax.tree.map(np.testing.assert_array_equal, result, state["ema"])
