@@ -316,7 +316,7 @@ class _Loop:
   def _fetch_metrics(self) -> None:
     """Fetches step metrics from the device; raises if a loss is not finite."""
     steps = [step for step, _ in self._pending]
-    fetched = self._layout.on_host([metrics for _, metrics in self._pending])
+    fetched = jax.device_get([metrics for _, metrics in self._pending])
     self._pending.clear()
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
@@ -345,7 +345,7 @@ class _Loop:
     self._fetch_metrics()
     start = time.monotonic()
     self._compiler.get(_VALIDATION, stoppable=False)
-    params = self._layout.take_state(state).evaluated
+    params = state.evaluated
     scores = self._training.validate(params)
     values, rank = scores.values, list(scores.rank)
     train, progress = self._config.train, self._progress
@@ -377,8 +377,7 @@ class _Loop:
     self._fetch_metrics()  # first, since it raises if a loss is not finite
     self._progress.window = self._meter.window
     self._log.publish()  # first: a resumed run needs the earlier records
-    stored = self._layout.take_state(state)
-    self._training.checkpoints.save(step, stored, self._progress)
+    self._training.checkpoints.save(step, state, self._progress)
 
   def close(self) -> None:
     """Ends the profile and the compiler threads."""
