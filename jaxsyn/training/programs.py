@@ -114,10 +114,6 @@ class BackgroundCompiler:
     done = sum(future.done() for future in self._futures.values())
     return progress.compiling((done, len(self._futures)))
 
-  def is_ready(self, name: Hashable) -> bool:
-    """Returns whether a program is compiled on this host."""
-    return self._futures[name].done()
-
   def get(self, name: Hashable, *, stoppable: bool = True) -> Any:
     """Waits until all hosts have compiled a program, and returns it.
 
