@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"# (\S+\.py)\n")
 MAX_LINES = 18
 # Lines that depend on the speed of the machine.
-PROGRESS = re.compile(r"training: \d|the next batch waits|compiled in")
+PROGRESS = re.compile(r"training: \d|compiled in")
 
 
 def run(language: str, code: str) -> str:

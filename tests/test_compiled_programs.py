@@ -93,7 +93,7 @@ def compiled_step(system, topology, mesh, dtype):
     name: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=rows)
     for name, x in batch.items()
   }
-  return layout.compile_train(step, layout.placed(state), placed)
+  return layout.compile_train(step, state, placed)
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from jaxsyn.arrays.sinusoids import sinusoids
 from jaxsyn.data.schema import BOS, EOS, SPECIAL, UNK
 from jaxsyn.errors import InputError
 from jaxsyn.exporting import ExportedModel
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.models.transformer import Transformer
 from jaxsyn.options import as_dict
 from jaxsyn.plan import PLACES
 from jaxsyn.session import matching
 from jaxsyn.storage import files
-from jaxsyn.training.array_checksums import arrays_by_name
 
 RECORD_FILE = "jaxsyn.json"
 POSITIONS = 1024  # maximum input length of CTranslate2

@@ -15,10 +15,10 @@ from jaxsyn.config import as_dict
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.exporting import ExportedModel
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.scoring import selection
 from jaxsyn.session import exported, warm_start, workdir
 from jaxsyn.storage import files
-from jaxsyn.training.array_checksums import arrays_by_name
 
 CARD = "README.md"
 _FILL_IN = "FILL-IN"

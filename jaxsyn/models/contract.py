@@ -236,3 +236,12 @@ def states(
     train=train,
   )
   return model.decode(encoded, input_BT, target)
+
+
+def arrays_by_name(tree: Any) -> dict[str, Any]:
+  """Returns the arrays of a pytree by path, such as "encoder_0/norm/scale"."""
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  return {
+    jax.tree_util.keystr(path, simple=True, separator="/"): leaf
+    for path, leaf in leaves
+  }

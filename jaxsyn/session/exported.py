@@ -22,11 +22,11 @@ from flax import traverse_util
 
 from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.session import workdir
 from jaxsyn.storage import files
-from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.checkpoint_reader import Parameters, Score
 
 RECORD_FILE = "model.json"

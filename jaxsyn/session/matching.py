@@ -17,9 +17,9 @@ from jaxsyn.data import schema
 from jaxsyn.data.loader import mixture, tasks
 from jaxsyn.data.store import manifests
 from jaxsyn.models import contract
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.plan import Plan
 from jaxsyn.session import parameters
-from jaxsyn.training.array_checksums import arrays_by_name
 
 # Parameters that a model with shared tables lacks: name -> (name of the shared
 # table, whether it is transposed). A bias of `output` keeps its initial value.

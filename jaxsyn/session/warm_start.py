@@ -21,12 +21,12 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.plan import Plan
 from jaxsyn.session import parameters, workdir
 from jaxsyn.session.matching import MatchedArray, Named, labels, match
 from jaxsyn.session.workdir import PathLike
 from jaxsyn.storage import files
-from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.options import Start
 from jaxsyn.training.step import TrainState
 

@@ -22,7 +22,7 @@ import pathlib
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -33,9 +33,9 @@ from jaxsyn.errors import InputError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.storage.checksums import CorruptFileError
-from jaxsyn.training import array_checksums, hosts
+from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint_metadata import FILE as METADATA_FILE
-from jaxsyn.training.checkpoint_metadata import Metadata
+from jaxsyn.training.checkpoint_metadata import Metadata, array_formats
 
 Tree = Any
 
@@ -110,7 +110,7 @@ class CheckpointFolder:
   def metadata(self, step: int) -> dict[str, Any]:
     """Reads the metadata of a checkpoint, including its checksums.
 
-    The keys are "content", and "arrays" and "files" with checksums.
+    The keys are those of `Metadata`.
 
     Raises:
       CorruptFileError: It is missing or corrupt.
@@ -175,11 +175,8 @@ class CheckpointFolder:
       try:
         metadata = self.metadata(step)
         local_path = stack.enter_context(_local_copy(path))
-        # Before Orbax reads the files, whose threads print tracebacks for some
-        # kinds of corruption. Files on a store would be transferred twice.
-        reason = checksums.corrupt_files(
-          local_path, metadata["files"], lambda _: not remote.is_remote(path)
-        ).replace(str(local_path), str(path))
+        reason = checksums.corrupt_files(local_path, metadata["files"])
+        reason = reason.replace(str(local_path), str(path))
         if any(word in reason for word in _MACHINE_WORDS):
           raise InputError(
             f"{reason}. The checkpoint may be intact: correct that (permissions, "
@@ -189,15 +186,14 @@ class CheckpointFolder:
         reason = str(error)
       _raise_on_all_hosts(reason)
       prefix = f"{part}/" if part else ""
-      expected = {
-        name.removeprefix(prefix): entry
-        for name, entry in metadata["arrays"].items()
+      saved = {
+        name.removeprefix(prefix): array_format
+        for name, array_format in metadata["arrays"].items()
         if name.startswith(prefix)
       }
-      _check_model(expected, abstract, path)
+      _check_model(saved, abstract, path)
       try:
         tree = _restore(local_path / self.item, abstract, part)
-        reason = array_checksums.first_difference(tree, expected)
       except Exception as error:  # Orbax raises many kinds for corrupt files
         if _is_machine_error(error):
           raise
@@ -236,8 +232,8 @@ class CheckpointFolder:
 
 @contextlib.contextmanager
 def _local_copy(path: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a path that Orbax can read, as a local copy if necessary."""
-  if not os.fspath(path).startswith("s3://"):
+  """Yields the path of a checkpoint, or of a local copy of a remote one."""
+  if not remote.is_remote(path):
     yield path
     return
   with tempfile.TemporaryDirectory(prefix="jaxsyn-") as temporary:
@@ -246,7 +242,10 @@ def _local_copy(path: pathlib.Path) -> Iterator[pathlib.Path]:
       parts = name.split("/")
       if ".." in parts or pathlib.PurePath("/", name).parts != ("/", *parts):
         raise CorruptFileError(f"{path} has a file {name!r}")
-    remote.download(path, temporary, names)
+    try:
+      remote.download(path, temporary, names)
+    except FileNotFoundError:  # the writer has removed the checkpoint
+      raise CorruptFileError(f"{path} was removed") from None
     yield pathlib.Path(temporary)
 
 
@@ -290,18 +289,14 @@ def _is_machine_error(error: Exception) -> bool:
 
 
 def _check_model(
-  saved: array_checksums.Checksums, abstract: Tree, path: pathlib.Path
+  theirs: Mapping[str, str], abstract: Tree, path: pathlib.Path
 ) -> None:
   """Raises InputError if a checkpoint's arrays differ from the model's."""
-  theirs = {n: f"{e['dtype']} {tuple(e['shape'])}" for n, e in saved.items()}
-  ours = {
-    name: f"{leaf.dtype} {tuple(leaf.shape)}"
-    for name, leaf in array_checksums.arrays_by_name(abstract).items()
-  }
+  ours = array_formats(abstract)
   differences = [
     f"{name} is {theirs.get(name, 'missing')} there and "
     f"{ours.get(name, 'missing')} here"
-    for name in sorted(theirs | ours)
+    for name in sorted({*theirs, *ours})
     if theirs.get(name) != ours.get(name)
   ]
   if differences:

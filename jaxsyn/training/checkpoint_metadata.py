@@ -1,4 +1,4 @@
-"""Metadata of a checkpoint: its content, and checksums of all arrays and files.
+"""Metadata of a checkpoint: its content, its arrays, and checksums of their files.
 
 Orbax does not notice when a bit of an array changes in a file. It therefore writes
 the metadata as one more item of a checkpoint, once the arrays are complete.
@@ -7,16 +7,16 @@ the metadata as one more item of a checkpoint, once the arrays are complete.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import orbax.checkpoint as ocp
 from etils import epath
 
 from jaxsyn.data.store.manifests import File
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.options.bounds import TextPattern
 from jaxsyn.storage import checksums, files, remote
-from jaxsyn.training.array_checksums import ArrayChecksums, Checksums
 
 ITEM, NAME = "metadata", "metadata.json"
 FILE = f"{ITEM}/{NAME}"  # below the directory of a checkpoint
@@ -34,14 +34,21 @@ class Metadata:
 
   Attributes:
     content: Progress of the run, or the scores of the best parameters.
-    arrays: Name of an array -> its shape, type and checksums.
-    files: Path of a file of the arrays -> its size and checksum. Empty on an object
-      store, from which each file would have to be read again.
+    arrays: Name of an array -> its type and shape, such as "float32 (8, 512)".
+    files: Path of a file of the arrays -> its size and checksum.
   """
 
   content: dict[str, Any]
-  arrays: dict[str, ArrayChecksums]
+  arrays: dict[str, str]
   files: dict[_FilePath, File]
+
+
+def array_formats(tree: Any) -> dict[str, str]:
+  """Returns the type and shape of each array, such as "float32 (8, 512)"."""
+  return {
+    name: f"{leaf.dtype} {tuple(leaf.shape)}"
+    for name, leaf in arrays_by_name(tree).items()
+  }
 
 
 class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no types
@@ -70,16 +77,13 @@ class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no t
     Orbax calls it in the main process when all processes have written their arrays,
     before it gives the checkpoint its final name.
     """
-    args, self._args = self._args, None  # it refers to the arrays
-    checkpoint, arrays = directory.parent, args.item
+    checkpoint, item = directory.parent, self._args.item
+    names = [f"{item}/{name}" for name in files.names(checkpoint / item)]
     metadata = {
-      "content": args.content,
-      "arrays": args.compute_checksums(),
-      "files": {},
+      "content": self._args.content,
+      "arrays": self._args.arrays,
+      "files": checksums.file_checksums(checkpoint, names),
     }
-    if not remote.is_remote(checkpoint):
-      names = [f"{arrays}/{name}" for name in files.names(checkpoint / arrays)]
-      metadata["files"] = checksums.file_checksums(checkpoint, sorted(names))
     files.write_json(directory / NAME, checksums.add_checksum(metadata))
     if not remote.is_remote(checkpoint):
       files.flush_tree(checkpoint)
@@ -93,9 +97,9 @@ class MetadataSave(ocp.args.CheckpointArgs):  # type: ignore[misc]  # no types
   Attributes:
     item: Name of the arrays in the checkpoint.
     content: Content of the metadata, see `Metadata`.
-    compute_checksums: Function that computes the checksums of the arrays.
+    arrays: Types and shapes of the arrays, see `Metadata`.
   """
 
   item: str
   content: Mapping[str, Any]
-  compute_checksums: Callable[[], Checksums]
+  arrays: Mapping[str, str]

@@ -6,7 +6,7 @@
 Orbax writes a checkpoint in the background to a temporary directory, and renames it;
 on gs://, it writes in place, and commit_success.txt last. A kill at any moment
 therefore leaves complete checkpoints only. This module adds what Orbax does not do:
-checksums of arrays and files, flushing to the disk, and removal of older checkpoints
+checksums of the files, flushing to the disk, and removal of older checkpoints
 without disturbing a process that reads them. Resuming renames a corrupt train state
 to WORKDIR/corrupt-STEP-ID.
 
@@ -36,12 +36,13 @@ from absl import logging
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.storage import files, remote
-from jaxsyn.training import array_checksums, hosts
+from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint_folder import COMMIT_FILE, CheckpointFolder
 from jaxsyn.training.checkpoint_metadata import (
   ITEM,
   MetadataHandler,
   MetadataSave,
+  array_formats,
 )
 from jaxsyn.training.checkpoint_reader import (
   CheckpointReader,
@@ -101,15 +102,9 @@ class CheckpointWriter(CheckpointReader):
     if step in manager.all_steps():  # a resumed run may evaluate a step again
       return
     arrays = jax.tree.map(_unshared, tree)
-    compute_checksums = array_checksums.start_checksums(arrays)
-    if jax.process_count() > 1:
-      # Not in the background: all hosts must communicate in one order.
-      gathered = hosts.all_gather_json(compute_checksums())
-      all_checksums = array_checksums.merge(gathered)
-      compute_checksums = lambda: all_checksums  # noqa: E731
     items = {
       folder.item: ocp.args.PyTreeSave(arrays),
-      ITEM: MetadataSave(folder.item, content, compute_checksums),
+      ITEM: MetadataSave(folder.item, content, array_formats(arrays)),
     }
     with self._write_errors(folder):
       manager.save(step, args=ocp.args.Composite(**items), force=True)
@@ -137,7 +132,7 @@ class CheckpointWriter(CheckpointReader):
 
   def wait_for_all(self) -> None:
     """Waits until all hosts have finished writing; every host must call it."""
-    hosts.barrier(self._is_finished)
+    hosts.wait_for_all(self._is_finished)
     self.wait()
 
   def _is_finished(self) -> bool:

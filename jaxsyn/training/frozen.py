@@ -7,7 +7,6 @@ A pattern matches complete names, such as "encoder_0/attention/query/kernel". In
 from __future__ import annotations
 
 import collections
-import difflib
 import fnmatch
 import math
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ import jax
 import optax
 
 from jaxsyn.errors import InputError
-from jaxsyn.training.array_checksums import arrays_by_name
+from jaxsyn.models.contract import arrays_by_name
 
 Tree = Any
 OPTION = "config.train.freeze"
@@ -76,11 +75,12 @@ def check(patterns: Sequence[str], params: Tree) -> str:
   if not patterns:
     return ""
   arrays = arrays_by_name(params)
+  modules = sorted({name.partition("/")[0] for name in arrays})
   for pattern in patterns:
     if not any(_matches(name, [pattern]) for name in arrays):
       raise InputError(
-        f"{OPTION}: {pattern!r} matches no parameter. "
-        f"{_suggestion(pattern, list(arrays))}"
+        f"{OPTION}: {pattern!r} matches no parameter. Names start with "
+        f"{', '.join(modules)}; * is any text."
       )
   frozen = [name for name in arrays if _matches(name, patterns)]
   if len(frozen) == len(arrays):
@@ -90,8 +90,8 @@ def check(patterns: Sequence[str], params: Tree) -> str:
     )
   frozen_size = sum(math.prod(arrays[name].shape) for name in frozen)
   size = sum(math.prod(x.shape) for x in arrays.values())
-  modules = collections.Counter(name.partition("/")[0] for name in frozen)
-  counts = ", ".join(f"{name} ({n})" for name, n in modules.items())
+  by_module = collections.Counter(name.partition("/")[0] for name in frozen)
+  counts = ", ".join(f"{name} ({n})" for name, n in by_module.items())
   return (
     f"frozen: {len(frozen)} of {len(arrays)} parameters ({frozen_size:,} of "
     f"{size:,} numbers), {counts}"
@@ -105,14 +105,3 @@ def _matches(name: str, patterns: Sequence[str]) -> bool:
 def _is_frozen(path: Any, patterns: Sequence[str]) -> bool:
   name = jax.tree_util.keystr(path, simple=True, separator="/")
   return _matches(name, patterns)
-
-
-def _suggestion(pattern: str, names: Sequence[str]) -> str:
-  """Returns a hint with similar parameter names and all top-level modules."""
-  modules = {name.partition("/")[0] for name in names}
-  text = pattern.replace("*", "")
-  close = difflib.get_close_matches(text, [*names, *modules], n=3, cutoff=0.4)
-  similar = f"Similar: {', '.join(close)}. " if close else ""
-  return (
-    f"{similar}Names start with {', '.join(sorted(modules))}; * is any text."
-  )

@@ -171,7 +171,7 @@ def on_main_process(action: Callable[[], T]) -> T | None:
       if known is None:
         raise
       reason = known[0].removeprefix("error: ")
-  barrier()  # it may take minutes, longer than a collective may wait
+  wait_for_all()  # it may take minutes, longer than a collective may wait
   if reason := first_reason_on_any_host(reason):
     raise InputError(reason)
   return result
@@ -232,17 +232,13 @@ def check_shared(folder: os.PathLike[str] | str) -> None:
     raise InputError(reason)
 
 
-def barrier(ready: Callable[[], bool] = lambda: True) -> None:
-  """Waits, without a time limit, until `ready` is true on all processes."""
-  wait_for_all(ready, lambda: "")
-
-
 def wait_for_all(
-  ready: Callable[[], bool], stop_reason: Callable[[], str]
+  ready: Callable[[], bool] = lambda: True,
+  stop_reason: Callable[[], str] = lambda: "",
 ) -> str:
   """Waits until all processes are ready, or until one has a reason to stop.
 
-  It communicates through the coordinator, not through devices: a process that
+  There is no time limit. It communicates through the coordinator, not through devices: a process that
   waits in a collective could not react to the stop reason of another. All
   processes must call it in the same order.
 

@@ -35,9 +35,9 @@ from jaxsyn.training.programs import (
 )
 from jaxsyn.training.step import Metrics, Params, Recipe, TrainState
 from jaxsyn.training.stopping import (
-  StopCoordinator,
   StopSignals,
   finish_reason,
+  reason_on_all_hosts,
 )
 
 # On a CPU, collectives of too many programs in flight deadlock a small thread
@@ -171,11 +171,10 @@ class _Loop:
     self._minutes_before = progress.minutes
     self._start_time = time.monotonic()
     self._pending: list[tuple[int, Metrics]] = []  # still on the device
-    self._coordinator = StopCoordinator(_IN_FLIGHT, start)
     self._meter = Meter(
       training.config, training.recipe.losses, start, progress
     )
-    self._say_waiting, self._say_compiled = False, True
+    self._say_compiled = True
     self._compiler = self._start_compiler(abstract)
     log.note = self._compiler.note
 
@@ -272,7 +271,6 @@ class _Loop:
     self._training.profile.before(step + 1)
     state, metrics = program(state, placed)
     self._training.profile.after(step + 1, metrics)
-    self._say_waiting |= step == self._start
     self._pending.append((step + 1, metrics))
     if len(self._pending) % _IN_FLIGHT == 0:
       jax.block_until_ready(metrics)
@@ -287,9 +285,6 @@ class _Loop:
     """Returns the compiled training step for a batch's shape, and its FLOPs."""
     compiler, shape = self._compiler, _shape_of(batch)
     waited = compiler.waited
-    if self._say_waiting and not compiler.is_ready(shape):
-      self._say_waiting = False
-      self._log.say("the next batch waits until its shape is compiled")
     program: tuple[Program, float] = compiler.get(shape)
     self._meter.pause(compiler.waited - waited)
     if self._say_compiled and not compiler.note():
@@ -303,8 +298,8 @@ class _Loop:
     local_reason = self._signals.name or finish_reason(
       self._config, step, self._progress
     )
-    return self._coordinator.reason(
-      step, local_reason, check_now=step >= self._config.train.steps
+    return reason_on_all_hosts(
+      step, local_reason, is_last=step >= self._config.train.steps
     )
 
   def _update_clock(self) -> None:
@@ -316,7 +311,7 @@ class _Loop:
   def _fetch_metrics(self) -> None:
     """Fetches step metrics from the device; raises if a loss is not finite."""
     steps = [step for step, _ in self._pending]
-    fetched = self._layout.on_host([metrics for _, metrics in self._pending])
+    fetched = jax.device_get([metrics for _, metrics in self._pending])
     self._pending.clear()
     for step, metrics in zip(steps, fetched):
       bad = [k for k, (s, _) in metrics["terms"].items() if not np.isfinite(s)]
@@ -345,7 +340,7 @@ class _Loop:
     self._fetch_metrics()
     start = time.monotonic()
     self._compiler.get(_VALIDATION, stoppable=False)
-    params = self._layout.take_state(state).evaluated
+    params = state.evaluated
     scores = self._training.validate(params)
     values, rank = scores.values, list(scores.rank)
     train, progress = self._config.train, self._progress
@@ -377,8 +372,7 @@ class _Loop:
     self._fetch_metrics()  # first, since it raises if a loss is not finite
     self._progress.window = self._meter.window
     self._log.publish()  # first: a resumed run needs the earlier records
-    stored = self._layout.take_state(state)
-    self._training.checkpoints.save(step, stored, self._progress)
+    self._training.checkpoints.save(step, state, self._progress)
 
   def close(self) -> None:
     """Ends the profile and the compiler threads."""

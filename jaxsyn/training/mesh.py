@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -152,10 +151,6 @@ def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
 class Layout:
   """Devices of a run, the placement of its arrays, and its compiled programs.
 
-  With pmap, a state that is placed for steps (`place_state`) has an axis of devices
-  that a state in a checkpoint (`take_state`) lacks. `placed` and `stored` return
-  the shapes and shardings of the two forms.
-
   Attributes:
     mesh: Mesh of the devices.
     is_pmap: Whether steps run with pmap.
@@ -204,10 +199,7 @@ class Layout:
     self._by_rows = NamedSharding(self.mesh, PartitionSpec(("data", "fsdp")))
 
   def shardings(self, tree: Any) -> Any:
-    """Returns the shardings of a train state's arrays during training."""
-    if self.is_pmap:
-      sharding = NamedSharding(self.mesh, PartitionSpec("data"))
-      return jax.tree.map(lambda x: sharding, tree)
+    """Returns the shardings of a train state's arrays; replicated with pmap."""
     return jax.tree_util.tree_map_with_path(
       lambda path, x: NamedSharding(
         self.mesh, parameter_spec(path, x, self.mesh)
@@ -215,55 +207,23 @@ class Layout:
       tree,
     )
 
-  def stored(self, abstract: Any) -> Any:
-    """Returns the shapes and shardings of a train state in a checkpoint."""
-    shardings = self.shardings(abstract)
-    if self.is_pmap:
-      shardings = jax.tree.map(lambda x: self._replicated, abstract)
-    return _with_shardings(abstract, shardings)
+  def with_shardings(self, tree: Any) -> Any:
+    """Returns the shapes, types and shardings of a train state's arrays."""
+    return jax.tree.map(
+      lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+      tree,
+      self.shardings(tree),
+    )
 
   def place_state(self, state: Any) -> Any:
-    """Places a stored train state on the devices for training."""
-    if not self.is_pmap:
-      return jax.tree.map(jax.device_put, state, self.shardings(state))
-    count = self.mesh.size
-    return jax.jit(
-      lambda tree: jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (count, *x.shape)), tree
-      ),
-      out_shardings=NamedSharding(self.mesh, PartitionSpec("data")),
-    )(state)
-
-  def placed(self, abstract: Any) -> Any:
-    """Returns the shapes and shardings of a train state during training."""
-    if self.is_pmap:
-      count = self.mesh.size
-      abstract = jax.tree.map(
-        lambda x: jax.ShapeDtypeStruct((count, *x.shape), x.dtype), abstract
-      )
-    return _with_shardings(abstract, self.shardings(abstract))
+    """Places a train state on the devices."""
+    return jax.tree.map(jax.device_put, state, self.shardings(state))
 
   def replicate(self, tree: Any) -> Any:
     """Copies complete arrays to every device."""
     if all(x.is_fully_replicated for x in jax.tree.leaves(tree)):
       return tree
     return jax.jit(lambda x: x, out_shardings=self._replicated)(tree)
-
-  def take_state(self, state: Any) -> Any:
-    """Converts a train state from its training form to its checkpoint form."""
-    if not self.is_pmap:
-      return state
-    # One jitted copy: a loop of slices would queue many collectives.
-    return jax.jit(
-      lambda tree: jax.tree.map(lambda x: x[0], tree),
-      out_shardings=self._replicated,
-    )(state)
-
-  def on_host(self, tree: Any) -> Any:
-    """Fetches the metrics of a step, equal on all devices, as NumPy arrays."""
-    if self.is_pmap:
-      tree = jax.tree.map(lambda x: x.addressable_data(0)[0], tree)
-    return jax.device_get(tree)
 
   def place_batch(self, batch: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Builds global arrays of a training batch from this host's rows."""
@@ -312,6 +272,8 @@ class Layout:
     step = jax.pmap(
       functools.partial(step, axis="data"),
       axis_name="data",
+      in_axes=(None, 0),  # each device has a replica of the state,
+      out_axes=None,  # and computes the same new state
       donate_argnums=0,
       devices=list(self.mesh.devices.flat),
     )
@@ -347,24 +309,13 @@ class Layout:
     key = (purpose, tree, shapes)
     if key not in self._programs:
       program = jitted.lower(*arguments).compile()
-      if self.is_pmap and purpose == "train":  # only XLA can count them
-        costs = program.cost_analysis() or {}
-        flops = float(costs.get("flops", 0.0)) * self.mesh.size
-      else:  # the trace is cached, not made again
-        flops = traced_flops(jitted.trace(*arguments).jaxpr.jaxpr)
-      self._flops[program] = flops
+      if not self.is_pmap:  # which has no trace
+        traced = jitted.trace(*arguments)  # is cached, not made again
+        self._flops[program] = traced_flops(traced.jaxpr.jaxpr)
       self._programs[key] = program
       self.compilations[purpose] += 1
     return self._programs[key]
 
   def flops(self, program: Program) -> float:
-    """Returns the FLOPs of one call of a compiled program, over all devices."""
+    """Returns the FLOPs of one call of a program of jit, over all devices."""
     return self._flops[program]
-
-
-def _with_shardings(abstract: Any, shardings: Any) -> Any:
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    abstract,
-    shardings,
-  )

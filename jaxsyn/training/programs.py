@@ -30,10 +30,10 @@ _POLL_SECONDS = 0.1  # between two checks of signals during a wait
 
 
 def abstract_state(recipe: Recipe, layout: Layout, batch: Batch) -> TrainState:
-  """Returns shapes, types and shardings of a train state in a checkpoint."""
+  """Returns shapes, types and shardings of a train state."""
   state = jax.eval_shape(lambda: first_state(recipe, batch, 0))
-  stored: TrainState = layout.stored(state)
-  return stored
+  abstract: TrainState = layout.with_shardings(state)
+  return abstract
 
 
 def compile_first_state(
@@ -56,11 +56,10 @@ def compile_step(
 ) -> tuple[Program, float]:
   """Compiles the training step for a batch shape; returns it and its FLOPs."""
   step = functools.partial(train_step, recipe=recipe)
-  state, placed = layout.placed(abstract), layout.place_batch(batch)
-  program = layout.compile_train(step, state, placed)
-  if recipe.model.spec.remat == "none" or layout.is_pmap:
+  program = layout.compile_train(step, abstract, layout.place_batch(batch))
+  if recipe.model.spec.remat == "none" and not layout.is_pmap:
     return program, layout.flops(program)
-  return program, model_flops(recipe, state, placed)
+  return program, model_flops(recipe, abstract, layout.place_rows(batch))
 
 
 def model_flops(recipe: Recipe, state: Any, batch: Any) -> float:
@@ -114,10 +113,6 @@ class BackgroundCompiler:
     """Returns a note on compilation progress; "" once all is compiled."""
     done = sum(future.done() for future in self._futures.values())
     return progress.compiling((done, len(self._futures)))
-
-  def is_ready(self, name: Hashable) -> bool:
-    """Returns whether a program is compiled on this host."""
-    return self._futures[name].done()
 
   def get(self, name: Hashable, *, stoppable: bool = True) -> Any:
     """Waits until all hosts have compiled a program, and returns it.

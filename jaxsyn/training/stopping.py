@@ -6,7 +6,6 @@ import contextlib
 import os
 import signal
 import threading
-import time
 from types import FrameType
 from typing import Any
 
@@ -16,7 +15,7 @@ from jaxsyn.training import hosts
 from jaxsyn.training.checkpoint_reader import Progress
 from jaxsyn.training.options import TrainingConfig
 
-_CHECK_SECONDS = 2.0  # between two checks of several hosts if steps are fast
+_CHECK_EVERY = 8  # steps between two checks of several hosts
 
 
 def finish_reason(config: TrainingConfig, step: int, progress: Progress) -> str:
@@ -63,45 +62,22 @@ class StopSignals:
       os.write(2, message.encode())
 
 
-class StopCoordinator:
-  """Coordinator that makes all hosts stop at the same step.
+def reason_on_all_hosts(
+  step: int, local_reason: str, *, is_last: bool = False
+) -> str:
+  """Returns why all hosts must stop at this step; "" to continue.
 
   Signals and time limits reach each host at a different step, and the others would
   wait for a host that stops alone. Hosts communicate every few steps only, since
   communication waits for the devices.
+
+  Args:
+    step: Current step, equal on all hosts.
+    local_reason: Reason of this host; "" without a reason.
+    is_last: Whether this is the last step of the run.
   """
-
-  def __init__(self, max_steps: int, start: int):
-    """Initializes the coordinator and starts timing the steps.
-
-    Args:
-      max_steps: Maximum number of steps between two checks.
-      start: First step, at which all hosts check.
-    """
-    self._max_steps = max_steps
-    self._next_check = self._last_check = start
-    self._last_time = time.monotonic()
-
-  def reason(
-    self, step: int, local_reason: str, *, check_now: bool = False
-  ) -> str:
-    """Returns why all hosts must stop at this step; "" to continue.
-
-    Args:
-      step: Current step, equal on all hosts.
-      local_reason: Reason of this host; "" without a reason.
-      check_now: Whether all hosts must check at this step.
-    """
-    if jax.process_count() == 1:
-      return local_reason
-    if step < self._next_check and not check_now:
-      return ""
-    steps = max(1, step - self._last_check)
-    seconds = (time.monotonic() - self._last_time) / steps
-    gathered = hosts.all_gather_json([local_reason, seconds])
-    slowest = max(each for _, each in gathered)
-    # All hosts compute the same interval from the gathered values.
-    interval = int(_CHECK_SECONDS / max(slowest, 1e-3))
-    self._next_check = step + min(max(1, interval), self._max_steps)
-    self._last_time, self._last_check = time.monotonic(), step
-    return next((reason for reason, _ in gathered if reason), "")
+  if jax.process_count() == 1:
+    return local_reason
+  if step % _CHECK_EVERY and not is_last:
+    return ""
+  return hosts.first_reason_on_any_host(local_reason)

@@ -17,10 +17,10 @@ from jaxsyn.config import read_config
 from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
+from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.plan import resolve
 from jaxsyn.session import parameters, warm_start, workdir
 from jaxsyn.session.matching import Named, labels, match
-from jaxsyn.training.array_checksums import arrays_by_name
 from jaxsyn.training.step import TrainState
 
 

@@ -64,7 +64,7 @@ from jaxsyn.training.runtime import set_up_jax
 hosts.define_flags()
 hosts.join(flags.FLAGS(sys.argv) and flags.FLAGS)
 set_up_jax("/shared/run")
-hosts.barrier()
+hosts.wait_for_all()
 print("joined", jax.config.jax_compilation_cache_dir, flush=True)
 time.sleep(100)
 """
