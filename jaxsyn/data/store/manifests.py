@@ -27,7 +27,6 @@ from jaxsyn.data.options import DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import (
   CHECKPOINT_MODE,
@@ -378,8 +377,7 @@ def vocabulary(
     InputError: The vocabulary is missing, or not the one in the manifest.
   """
   entry = manifest["vocabulary"][side]
-  path = files.path_of(directory) / entry["file"]
-  loaded = Vocabulary(fetch.local(path, entry["sha256"]))
+  loaded = Vocabulary(files.path_of(directory) / entry["file"])
   check_vocabulary(manifest, loaded, side)
   return loaded
 
