@@ -79,7 +79,6 @@ class MixedExamples(Examples):
 
   Attributes:
     rate_U: Number of times that an epoch reads each block of records.
-    per_epoch: Number of examples that an epoch reads from all corpora.
     messages: Size and rate of each corpus, and warnings, for the log.
   """
 
@@ -99,7 +98,6 @@ class MixedExamples(Examples):
     lengths = zip(*(corpus.lengths for corpus in corpora))
     self.lengths = Lengths(*map(np.concatenate, lengths))
     self.rate_U = np.repeat(rates, [len(start) for start in starts])
-    self.per_epoch = round(sum(n * rate for n, rate in zip(sizes, rates)))
     facts = [
       f"{name} {size:,} x {rate:.4g}"
       for name, size, rate in zip(names, sizes, rates)

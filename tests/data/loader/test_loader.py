@@ -303,7 +303,7 @@ def test_a_host_loads_only_its_rows_of_a_window(
 def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
-  message = rf"multiple of {devices} devices .*row_multiple={remedy} .* 4 or 8"
+  message = rf"{devices} devices .*row_multiple={remedy} .* that divides 8"
   with pytest.raises(InputError, match=message):
     opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
 
