@@ -57,7 +57,7 @@ def collate(
   """
   batch: Batch = {}
   # Features with equal sizes share an extent.
-  extents = dict[tuple[str, str], _Extent]()
+  extents = dict[tuple[str, bool], _Extent]()
   for feature in features:
     about = FEATURES[feature]
     if feature in ALTERNATIVES:

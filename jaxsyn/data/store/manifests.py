@@ -378,20 +378,12 @@ def vocabulary(
   """
   entry = manifest["vocabulary"][side]
   loaded = Vocabulary(files.path_of(directory) / entry["file"])
-  check_vocabulary(manifest, loaded, side)
-  return loaded
-
-
-def check_vocabulary(
-  manifest: Manifest, vocabulary: Vocabulary, side: str
-) -> None:
-  """Raises InputError if a dataset was prepared with another vocabulary."""
-  expected = manifest["vocabulary"][side]
   for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
-    if (value := getattr(vocabulary, key)) != expected[key]:
+    if (value := getattr(loaded, key)) != entry[key]:
       raise InputError(
-        f"{vocabulary.path} is not the {side} vocabulary of dataset"
+        f"{loaded.path} is not the {side} vocabulary of dataset"
         f" {manifest['name']}: its {name} is {value}, the manifest says"
-        f" {expected[key]} ({expected['file']}). Use that file, or prepare the"
-        " data again."
+        f" {entry[key]} ({entry['file']}). Use that file, or prepare the data"
+        " again."
       )
+  return loaded
