@@ -20,10 +20,10 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import (
   LengthCounts,
-  Shape,
   choose_shapes,
   round_up,
 )
+from jaxsyn.data.loader.collate import Shape
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.windows import Window, Windows
 from jaxsyn.data.store.rows import Lengths

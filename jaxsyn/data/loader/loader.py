@@ -46,10 +46,10 @@ from jaxsyn.data.loader.batch_sampler import (
   PlannedBatch,
   Position,
 )
-from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import (
   Batch,
   BatchTransform,
+  Shape,
   apply_batch_transform,
   collate,
 )

@@ -17,8 +17,13 @@ from jaxsyn.data.loader.batch_sampler import (
   PlannedBatch,
   Position,
 )
-from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.collate import apply_batch_transform, pad, words_of
+from jaxsyn.data.loader.batch_shapes import doubled
+from jaxsyn.data.loader.collate import (
+  Shape,
+  apply_batch_transform,
+  pad,
+  words_of,
+)
 from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
   DataLoader,
