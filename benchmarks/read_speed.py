@@ -93,8 +93,8 @@ def _window_ends(loader: DataLoader) -> Iterable[int]:
   """
   if loader.in_memory:
     return itertools.count(2)
-  steps = loader.batch_sampler.walk(Position())
-  windows = itertools.groupby(steps, lambda step: step[1].window)
+  plan = loader.batch_sampler.walk(Position())
+  windows = itertools.groupby(plan, lambda planned: planned.window)
   sizes = (sum(1 for _ in window) for _, window in windows)
   return list(itertools.accumulate(itertools.islice(sizes, WINDOWS)))
 

@@ -15,8 +15,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
-from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.collate import Batch, collate
+from jaxsyn.data.loader.collate import Batch, Shape, collate
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.schema import SIDES
 from jaxsyn.data.sentence import controls

@@ -232,16 +232,16 @@ def _describe_rates(entry: tuple[str, Mapping[str, float]]) -> str:
 
 def _training_length(config: Config, loader: DataLoader) -> str:
   """Describes the length of training in steps and epochs."""
-  train, examples = config.train, loader.examples_per_epoch
-  epochs = train.steps / max(1, loader.batch_sampler.batches_per_epoch())
+  train, sampler = config.train, loader.batch_sampler
+  epochs = train.steps / max(1, sampler.batches_per_epoch())
   end = (
     f"or {train.minutes:g} minutes"
     if train.minutes
     else "unless config.train.minutes or config.train.patience ends it"
   )
   return (
-    f"{train.steps:,} steps: {epochs:,.1f} epochs of {examples:,} examples, "
-    f"{end}"
+    f"{train.steps:,} steps: {epochs:,.1f} epochs of "
+    f"{sampler.examples_per_epoch:,} examples, {end}"
   )
 
 

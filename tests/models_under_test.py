@@ -14,8 +14,7 @@ from jaxsyn.config import Config, read_config
 from jaxsyn.configs import base, systems
 from jaxsyn.data.annotations import ANNOTATIONS, UNKNOWN
 from jaxsyn.data.loader.batch_sampler import BatchSampler
-from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.collate import collate
+from jaxsyn.data.loader.collate import Shape, collate
 from jaxsyn.data.schema import COMPUTED_FROM, FEATURES
 from jaxsyn.data.sentence import tree as trees
 from jaxsyn.data.store.rows import Rows, lengths_of

@@ -89,6 +89,9 @@ def test_reads_from_any_position(folder):
       assert file.read(size) == data[begin : begin + size]
     assert file.seek(-4, os.SEEK_END) == 9_996 and file.read() == data[-4:]
     assert file.seek(20_000) and file.read(1) == b""
+  with files.local_file(folder / "a") as local:
+    assert local.read_bytes() == data
+  assert local.exists() == (not remote.is_remote(folder))
 
 
 def test_the_last_file_is_uploaded_last_and_removed_first(bucket, monkeypatch):

@@ -20,6 +20,7 @@ from jaxsyn import train
 from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.sentence import text
+from jaxsyn.data.sentence.parsers.udpipe import UDPipe
 from jaxsyn.data.store import fetch, manifests
 from jaxsyn.errors import InputError, StoreError
 from jaxsyn.preprocess import build, verify
@@ -171,10 +172,9 @@ def test_the_log_on_gs_is_published_and_resumed(google_folder):
 
 
 def test_resumes_a_run_with_the_arrays_of_a_local_one(
-  tiny, folder, google_folder, tmp_path, monkeypatch
+  tiny, folder, google_folder, tmp_path
 ):
   """Run directory on gs://, data on s3://, where runs cannot be."""
-  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
   config = tiny()
   config.model.transformer.encoder_layers = config.batch.shapes = 1
   config.train.update(
@@ -287,30 +287,6 @@ def test_downloads_to_a_store_again_if_the_file_is_corrupt(folder):
   assert remote.sizes(folder).keys() == {"raw/a.en.gz.sha256"}
 
 
-def test_cached_copies_are_made_once_and_verified(
-  folder, tmp_path, monkeypatch
-):
-  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-  path, data = f"{folder}/a", b"1" * 1_000_000
-  files.write_bytes(path, data)
-  digest = checksums.sha256_of(path)
-  copied, copy = [], files.copy
-
-  def counted(source, target):
-    copied.append(source)
-    copy(source, target)
-
-  monkeypatch.setattr(files, "copy", counted)
-  (cached,) = {*remote.each(lambda _: fetch.local(path, digest), range(8))}
-  assert cached.read_bytes() == data and len(copied) == 1
-  files.write_bytes(path, b"another")
-  assert fetch.local(path, digest) == cached
-  cached.write_bytes(b"corrupt")
-  with pytest.raises(InputError, match="copy the folder again"):
-    fetch.local(path, digest)
-  assert not cached.exists()
-
-
 def test_errors_of_stores_name_path_and_remedy(
   folder, google_bucket, monkeypatch
 ):
@@ -320,6 +296,7 @@ def test_errors_of_stores_name_path_and_remedy(
   def read_lines():
     list(text.lines_of(f"{folder}/a.en"))
 
+  files.write_text(f"{folder}/bad.udpipe", "<html>")
   no_bucket = "bucket does not exist"
   for kind, message, call in (
     (StoreError, no_bucket, lambda: remote.check("s3://none/a")),
@@ -331,6 +308,8 @@ def test_errors_of_stores_name_path_and_remedy(
     (InputError, "not the folder of a run", lambda: workdir.open_run(folder)),
     (InputError, "there is no s3://bucket/", lambda: manifests.read(folder)),
     (InputError, "is missing or is not a file", read_lines),
+    (InputError, "no such parser", lambda: UDPipe(f"{folder}/a.udpipe")),
+    (InputError, "not a .* model", lambda: UDPipe(f"{folder}/bad.udpipe")),
   ):
     with pytest.raises(kind, match=message):
       call()

@@ -1,6 +1,6 @@
 """Converts source sentences to examples, as in preprocessing.
 
-NFC, subwords, trees and tags are those of the run. Large blocks are parsed by worker
+Subwords, trees and tags are those of the run. Large blocks are parsed by worker
 processes. They import this module, which therefore must not import JAX.
 """
 

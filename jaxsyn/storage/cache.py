@@ -1,16 +1,14 @@
-"""Cache directories that no other user can write to.
+"""Cache directory of compiled programs that no other user can write to.
 
-Cached data is trained on and cached programs are run, so a directory that
-another user could have created or replaced is not used.
+Cached programs are run, so a directory that another user could have created or
+replaced is not used.
 """
 
 from __future__ import annotations
 
-import functools
 import os
 import pathlib
 import stat
-import tempfile
 
 
 def user_folder() -> pathlib.Path:
@@ -31,20 +29,6 @@ def user_folder() -> pathlib.Path:
   path.mkdir(mode=0o700, exist_ok=True)
   check_private(path)
   return path
-
-
-def private_folder() -> pathlib.Path:
-  """Returns `user_folder()`, or a temporary directory if that fails."""
-  try:
-    return user_folder()
-  except OSError:
-    return pathlib.Path(_temporary_folder().name)
-
-
-@functools.cache
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
-  """Returns a directory that is removed when this process ends."""
-  return tempfile.TemporaryDirectory(prefix="jaxsyn-")
 
 
 def check_private(path: pathlib.Path) -> None:

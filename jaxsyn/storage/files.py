@@ -241,6 +241,22 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 
 @contextlib.contextmanager
+def local_file(path: PathLike) -> Iterator[pathlib.Path]:
+  """Yields a local path of a file; a remote file is copied for the time.
+
+  This is for libraries that only read local files.
+  """
+  with contextlib.ExitStack() as stack:
+    if remote.is_remote(path):
+      temporary = tempfile.TemporaryDirectory(prefix="jaxsyn-")
+      local = pathlib.Path(stack.enter_context(temporary), "copy")
+      copy(path, local)
+    else:
+      local = pathlib.Path(path)
+    yield local
+
+
+@contextlib.contextmanager
 def filled_folder(folder: PathLike) -> Iterator[pathlib.Path]:
   """Yields a local directory to fill; its files are then stored in `folder`.
 

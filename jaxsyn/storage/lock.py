@@ -1,9 +1,9 @@
 """Directory locks that keep processes from disturbing each other's files.
 
 A lock is a kernel lock (flock) on an open file, so it ends with its process,
-however that ends. The text in DIRECTORY/lock only names the owners, for
-messages. If several processes train together, the main process takes the lock.
-Object stores have no locks.
+however that ends. The text in DIRECTORY/lock only names the process with an
+exclusive lock, for messages. If several processes train together, the main
+process takes the lock. Object stores have no locks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import errno
 import fcntl
 import os
 import pathlib
-import re
 import socket
 import sys
 import time
@@ -31,7 +30,6 @@ ADVICE = (
   "Wait until it has ended or stop it (SIGTERM saves), then run the same "
   "command again; or use another --workdir."
 )
-_TRIES, _PAUSE = 20, 0.05  # retries while another process is busy; seconds
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL)
 
 _locked: set[str] = set()  # directories that this process has locked
@@ -52,7 +50,8 @@ def exclusive_lock(
     advice: Remedy in the error message.
 
   Raises:
-    InputError: Another process has the lock. The message names the process.
+    InputError: Another process has an exclusive lock, and the message names it,
+      or processes have shared locks.
   """
   name = os.path.realpath(folder)
   if remote.is_remote(folder):
@@ -78,8 +77,11 @@ def exclusive_lock(
       if error.errno not in _NO_LOCKS:
         raise
       _warn_no_locks(f"file system of {folder}")
+    since = time.strftime("%Y-%m-%d %H:%M:%S")
+    owner = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
     file.truncate(0)
-    _sign(file)
+    # Not buffered: on a full disk, closing the file would fail again.
+    os.write(file.fileno(), owner.encode())
     _locked.add(name)
     try:
       yield
@@ -104,12 +106,17 @@ def shared_lock(folder: PathLike, advice: str = ADVICE) -> Iterator[None]:
     yield
     return
   with file:
-    _lock_shared(file, folder, advice)
+    try:
+      fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise _in_use_error(file, folder, advice) from None
+    except OSError:  # no locks
+      pass
     yield
 
 
 def lock_owner(folder: PathLike) -> str:
-  """Describes the process that has locked a directory.
+  """Describes the process that has an exclusive lock on a directory.
 
   Raises:
     OSError: There is no lock.
@@ -169,51 +176,13 @@ def _open_lock_file(folder: PathLike) -> TextIO | None:
   return None
 
 
-def _lock_shared(file: TextIO, folder: PathLike, advice: str) -> None:
-  for _ in range(_TRIES):
-    # If no process has the lock, its lines are from processes that have ended.
-    with contextlib.suppress(OSError):
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-      file.truncate(0)
-    try:
-      fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-      time.sleep(_PAUSE)  # another reader may briefly have an exclusive lock
-      continue
-    except OSError:  # no locks
-      return
-    with contextlib.suppress(OSError):  # a read-only file, or a full disk
-      _sign(file)
-    return
-  raise _in_use_error(file, folder, advice)
-
-
-def _sign(file: TextIO) -> None:
-  """Appends the id, host and time of this process to a lock file."""
-  since = time.strftime("%Y-%m-%d %H:%M:%S")
-  line = f"process {os.getpid()} on {socket.gethostname()} since {since}\n"
-  # Not buffered: on a full disk, closing the file would fail again.
-  os.write(file.fileno(), line.encode())
-
-
 def _in_use_error(file: TextIO, folder: PathLike, advice: str) -> InputError:
-  """Returns an error that names the processes that lock a directory."""
-  owners = "another process"
-  for _ in range(_TRIES):  # an owner may not have written its line yet
+  """Returns an error about the processes that lock a directory."""
+  try:
+    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    owner = "processes that read it, such as training"
+  except BlockingIOError:
     file.seek(0)
-    if lines := file.read(1000).splitlines():
-      owners = ", ".join(filter(_may_run, lines)) or owners
-      break
-    time.sleep(_PAUSE)
-  return InputError(f"{folder} is in use by {owners}. {advice}")
-
-
-def _may_run(line: str) -> bool:
-  """Returns whether the process named in a lock-file line may still run.
-
-  Processes on other machines may always run.
-  """
-  match = re.match(r"process (\d+) on (\S+) since", line)
-  if match is None or match[2] != socket.gethostname():
-    return True
-  return os.path.exists(f"/proc/{match[1]}") or not os.path.exists("/proc/self")
+    # A process writes its line after it has locked the file.
+    owner = file.read(1000).strip() or "another process"
+  return InputError(f"{folder} is in use by {owner}. {advice}")

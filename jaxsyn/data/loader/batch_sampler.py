@@ -20,14 +20,22 @@ import numpy as np
 
 from jaxsyn.data.loader.batch_shapes import (
   LengthCounts,
-  Shape,
   choose_shapes,
   round_up,
 )
+from jaxsyn.data.loader.collate import Shape
 from jaxsyn.data.loader.subword_sampling import ResampledSubwords
 from jaxsyn.data.loader.windows import Window, Windows
 from jaxsyn.data.store.rows import Lengths
 from jaxsyn.errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+  """Position of a training run in the data: epoch and next batch's index."""
+
+  epoch: int = 0
+  batch: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,19 +46,13 @@ class PlannedBatch:
     shape: Shape of the batch.
     ids: Indices of its examples, at most shape.rows; other rows are padding.
     window: Epoch, and index of the shuffling window that has the examples.
+    after: Position after the batch, in training.
   """
 
   shape: Shape
   ids: np.ndarray
   window: Window = (0, 0)
-
-
-@dataclasses.dataclass(frozen=True)
-class Position:
-  """Position of a training run in the data: epoch and next batch's index."""
-
-  epoch: int = 0
-  batch: int = 0
+  after: Position = Position()
 
 
 class BatchSampler:
@@ -168,8 +170,8 @@ class BatchSampler:
       left = np.concatenate([left[~fits], place[full:]])
     return [batches[i] for i in rng.permutation(len(batches))]
 
-  def walk(self, start: Position) -> Iterator[tuple[Position, PlannedBatch]]:
-    """Yields pairs (position after the batch, planned batch) endlessly."""
+  def walk(self, start: Position) -> Iterator[PlannedBatch]:
+    """Yields the planned batches of training endlessly, from a position."""
     for epoch in itertools.count(start.epoch):
       first = start.batch if epoch == start.epoch else 0
       batches = itertools.islice(self._epoch(epoch), first, None)
@@ -178,7 +180,7 @@ class BatchSampler:
         following = next(batches, None)
         i += 1
         after = Position(epoch, i) if following else Position(epoch + 1)
-        yield after, planned
+        yield dataclasses.replace(planned, after=after)
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
@@ -194,13 +196,20 @@ class BatchSampler:
     """
     used: dict[Shape, int] = {}
     walk = itertools.islice(self.walk(start), batches)
-    for n, (_, planned) in enumerate(walk):
+    for n, planned in enumerate(walk):
       if planned.window[0] > start.epoch + 1:
         return used | {s: batches for s in self.shapes if s not in used}
       used.setdefault(planned.shape, n)
       if len(used) == len(self.shapes):
         break
     return used
+
+  @property
+  def examples_per_epoch(self) -> int:
+    """Number of examples that an epoch reads, counting repetitions."""
+    if self._windows is None:
+      return len(self._lengths.source)
+    return round(self._windows.examples)
 
   def batches_per_epoch(self) -> float:
     """Returns the number of batches in an epoch, estimated for large splits."""

@@ -6,7 +6,6 @@ target.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,24 +19,6 @@ from jaxsyn.data.store.rows import Lengths
 MIN_GAIN = 6_000  # positions in an epoch
 MAX_SHAPES = 12  # where their number is chosen from the data
 _COUNTED_TOGETHER = 1 << 19  # examples
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-  """Static shape of a batch: number of rows, and padded lengths of both sides.
-
-  Words have a separate size, since they may outnumber the subwords.
-  """
-
-  rows: int
-  source: int
-  target: int
-  source_words: int = 1
-  target_words: int = 1
-
-  @property
-  def positions(self) -> int:
-    return self.rows * (self.source + self.target)
 
 
 def choose_shapes(

@@ -9,6 +9,7 @@ Letters: E eigenvector.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.schema import (
   ALTERNATIVES,
   COMPUTED_FROM,
@@ -30,6 +30,24 @@ from jaxsyn.errors import InputError
 
 Batch = dict[str, np.ndarray]
 BatchTransform = Callable[[Batch], Batch]
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+  """Static shape of a batch: number of rows, and padded lengths of both sides.
+
+  Words have a separate size, since they may outnumber the subwords.
+  """
+
+  rows: int
+  source: int
+  target: int
+  source_words: int = 1
+  target_words: int = 1
+
+  @property
+  def positions(self) -> int:
+    return self.rows * (self.source + self.target)
 
 
 def collate(
@@ -57,7 +75,7 @@ def collate(
   """
   batch: Batch = {}
   # Features with equal sizes share an extent.
-  extents = dict[tuple[str, str], _Extent]()
+  extents = dict[tuple[str, bool], _Extent]()
   for feature in features:
     about = FEATURES[feature]
     if feature in ALTERNATIVES:

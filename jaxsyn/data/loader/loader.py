@@ -46,10 +46,10 @@ from jaxsyn.data.loader.batch_sampler import (
   PlannedBatch,
   Position,
 )
-from jaxsyn.data.loader.batch_shapes import Shape
 from jaxsyn.data.loader.collate import (
   Batch,
   BatchTransform,
+  Shape,
   apply_batch_transform,
   collate,
 )
@@ -117,8 +117,6 @@ class LoadedExamples(NamedTuple):
 
 T = TypeVar("T")
 _END: Any = object()
-# A planned batch, and the position after it if it is for training.
-_Step = tuple[Position | None, PlannedBatch]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,13 +150,6 @@ class DataLoader:
   def __len__(self) -> int:
     return len(self.examples)
 
-  @property
-  def examples_per_epoch(self) -> int:
-    """Number of examples that an epoch reads, counting repetitions."""
-    if isinstance(self.examples, MixedExamples):
-      return self.examples.per_epoch
-    return len(self)
-
   @functools.cached_property
   def all_examples(self) -> Rows:
     """All examples of the split in memory; they are read on first use."""
@@ -170,22 +161,21 @@ class DataLoader:
     Raises:
       InputError: A shard is corrupt; raised when its records are read.
     """
-    steps = self._with_examples(self.batch_sampler.walk(start))
-    for (after, planned), loaded in steps:
+    walk = self.batch_sampler.walk(start)
+    for planned, loaded in self._with_examples(walk):
       source, target = self.batch_sampler.subwords(planned)
       batch = self.batch(planned, loaded, training=True)
       corpora = None
       if isinstance(self.examples, MixedExamples):
         corpora = self.examples.count(planned.ids)
-      assert after
       yield TrainBatch(
-        after, batch, source, target, planned.shape.positions, corpora
+        planned.after, batch, source, target, planned.shape.positions, corpora
       )
 
   def in_order(self) -> Iterator[Batch]:
     """Yields batches that contain each example once, for evaluation."""
-    steps = ((None, planned) for planned in self.batch_sampler.in_order())
-    for (_, planned), loaded in self._with_examples(steps):
+    plan = self.batch_sampler.in_order()
+    for planned, loaded in self._with_examples(plan):
       yield self.batch(planned, loaded)
 
   def empty(self) -> list[Batch]:
@@ -199,30 +189,30 @@ class DataLoader:
     return self.batch(PlannedBatch(shape, no_ids), none)
 
   def _with_examples(
-    self, steps: Iterable[_Step]
-  ) -> Iterator[tuple[_Step, LoadedExamples | None]]:
+    self, plan: Iterable[PlannedBatch]
+  ) -> Iterator[tuple[PlannedBatch, LoadedExamples | None]]:
     """Yields planned batches, and loads the examples of each window.
 
     The examples are None if the complete split is in memory.
     """
     if self.in_memory:
-      for step in steps:
-        yield step, None
+      for planned in plan:
+        yield planned, None
       return
     # The next window is planned and read while the current one is used.
-    reading = prefetch(self._read_windows(steps), 1)
+    reading = prefetch(self._read_windows(plan), 1)
     with contextlib.closing(reading):
       for window, loaded in reading:
-        for step in window:
-          yield step, loaded
+        for planned in window:
+          yield planned, loaded
 
   def _read_windows(
-    self, steps: Iterable[_Step]
-  ) -> Iterator[tuple[list[_Step], LoadedExamples]]:
+    self, plan: Iterable[PlannedBatch]
+  ) -> Iterator[tuple[list[PlannedBatch], LoadedExamples]]:
     buffers = collections.deque[Rows]()
-    for _, group in itertools.groupby(steps, lambda step: step[1].window):
+    for _, group in itertools.groupby(plan, lambda planned: planned.window):
       window = list(group)
-      ids = [self._local_ids(planned)[0] for _, planned in window]
+      ids = [self._local_ids(planned)[0] for planned in window]
       unique = np.unique(np.concatenate(ids))
       # Batches are copies, so the window before the current one is unused.
       buffer = buffers.popleft() if len(buffers) == 2 else None
@@ -397,12 +387,10 @@ def _check_rows(row_multiple: int, devices: int) -> None:
   """
   if row_multiple % devices == 0:
     return
-  counts = [n for n in range(1, row_multiple + 1) if row_multiple % n == 0]
-  usable = " or ".join(", ".join(map(str, counts)).rsplit(", ", 1))
   raise InputError(
     f"config.batch.row_multiple={row_multiple} is not a multiple of {devices} "
     "devices that rows are split over; set "
     f"--config.batch.row_multiple={math.lcm(row_multiple, devices)} for a new "
-    f"run (other batches), or use {usable} devices: a resumed run keeps its "
-    "batches."
+    f"run (other batches), or use a number of devices that divides "
+    f"{row_multiple}: a resumed run keeps its batches."
   )

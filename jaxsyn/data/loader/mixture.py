@@ -79,7 +79,6 @@ class MixedExamples(Examples):
 
   Attributes:
     rate_U: Number of times that an epoch reads each block of records.
-    per_epoch: Number of examples that an epoch reads from all corpora.
     messages: Size and rate of each corpus, and warnings, for the log.
   """
 
@@ -99,7 +98,6 @@ class MixedExamples(Examples):
     lengths = zip(*(corpus.lengths for corpus in corpora))
     self.lengths = Lengths(*map(np.concatenate, lengths))
     self.rate_U = np.repeat(rates, [len(start) for start in starts])
-    self.per_epoch = round(sum(n * rate for n, rate in zip(sizes, rates)))
     facts = [
       f"{name} {size:,} x {rate:.4g}"
       for name, size, rate in zip(names, sizes, rates)
@@ -160,7 +158,7 @@ def mix(
     tables = _label_tables(
       main.dataset.manifest, split.dataset.manifest, features
     )
-    warnings += _unknown_relations(split, tables)
+    warnings += _unknown_relations(split.dataset, tables)
     transforms: list[Transform] = [CorpusLabels(tables)] if tables else []
     if tag_ids:
       transforms.append(SourceTags(tag_ids[k], at_end=False))
@@ -205,26 +203,18 @@ def _label_tables(
 
 
 def _unknown_relations(
-  split: Split, tables: Mapping[str, np.ndarray]
+  dataset: Dataset, tables: Mapping[str, np.ndarray]
 ) -> Iterator[str]:
   """Yields warnings about relation labels missing from the main dataset.
 
   Other annotations have an id for unknown labels in every dataset.
   """
-  for side, labels in split.dataset.manifest["relations"].items():
-    name = f"{side}_relation"
-    if name not in tables:
-      continue
-    lost = np.flatnonzero(tables[name][1:] == NO_RELATION)
-    if not len(lost):
-      continue
-    count = sum(
-      int(np.isin(rows.flat[name], lost + 1).sum())
-      for rows in split.rows([name])
-    )
-    named = ", ".join(labels[i] for i in lost[:5])
-    more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
-    yield (
-      f"{split.dataset.directory}: {count:,} words have a relation that "
-      f"config.data.directory lacks, and are read without it: {named}{more}"
-    )
+  for side, labels in dataset.manifest["relations"].items():
+    ids = tables.get(f"{side}_relation", ())[1:]  # of the labels, in order
+    lost = [label for label, id_ in zip(labels, ids) if id_ == NO_RELATION]
+    if lost:
+      more = f" and {len(lost) - 5} more" if len(lost) > 5 else ""
+      yield (
+        f"{dataset.directory}: {side} relations that config.data.directory "
+        f"lacks are read as unknown: {', '.join(lost[:5])}{more}"
+      )

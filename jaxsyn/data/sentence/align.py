@@ -141,46 +141,6 @@ def words_of_pieces(
   return words
 
 
-def before_composing(
-  text: str, start_W: Sequence[int], end_W: Sequence[int]
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-  """Converts character offsets in an NFC-normalized text to raw-text offsets.
-
-  Args:
-    text: The text, not normalized.
-    start_W, end_W: Offsets of the words in its NFC form.
-
-  Raises:
-    MismatchError: Parts of the text do not compose as the complete text does.
-  """
-  # A character composes with the combining characters, and with the vowels and finals
-  # of Hangul, that follow it.
-  first = [
-    i
-    for i, character in enumerate(text)
-    if not i
-    or not (
-      unicodedata.combining(character) or "\u1161" <= character <= "\u11c2"
-    )
-  ]
-  start: list[int] = []  # of each character of the NFC form, in the text
-  end: list[int] = []
-  composed = []
-  for low, high in zip(first, [*first[1:], len(text)]):
-    part = unicodedata.normalize("NFC", text[low:high])
-    is_same = part == text[low:high]
-    start += range(low, high) if is_same else [low] * len(part)
-    end += range(low + 1, high + 1) if is_same else [high] * len(part)
-    composed.append(part)
-  if "".join(composed) != unicodedata.normalize("NFC", text):
-    raise MismatchError("characters compose across letters", word=0)
-  start.append(len(text))
-  return (
-    tuple(start[offset] for offset in start_W),
-    tuple(end[offset - 1] if offset else 0 for offset in end_W),
-  )
-
-
 def shortened(text: str) -> str:
   """Returns the repr of a text for a message, truncated after 40 characters."""
   return repr(text if len(text) <= 40 else text[:40] + "…")

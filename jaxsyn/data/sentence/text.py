@@ -78,9 +78,14 @@ def arriving_lines(
     path: File, pipe, or "-" for standard input.
     nul: Whether NUL is allowed; otherwise it is an error, as a sign of UTF-16.
   """
-  name = name_of(path)
+  return _decoded(raw_lines(path), name_of(path), nul)
+
+
+def _decoded(
+  lines: Iterable[bytes | None], name: str, nul: bool
+) -> Iterator[str | Faulty | None]:
   count = 0
-  for raw in raw_lines(path):
+  for raw in lines:
     if raw is PAUSE:
       yield PAUSE
       continue
@@ -165,8 +170,9 @@ def _without_markup(
   start = next(blocks, b"") or b""
   if sgml.is_test_set(start):
     content = start + b"".join(block for block in blocks if block is not PAUSE)
-    for line in sgml.lines_of(content, name):
-      yield f"{line}\n".encode()
+    lines = strict_items(_decoded(content.split(b"\n"), name, nul=True))
+    for segment in sgml.segments("\n".join(lines), name):
+      yield f"{segment}\n".encode()
     return
   yield start
   yield from blocks

@@ -209,7 +209,7 @@ class Examples:
     ids = np.arange(len(self)) if ids is None else ids
     lengths = self.lengths.of(ids)
     flat, start = dict[str, np.ndarray](), dict[str, np.ndarray]()
-    start_of_size: dict[tuple[str, str], np.ndarray] = {}
+    start_of_size: dict[tuple[str, bool], np.ndarray] = {}
     # The sizes of other features are found by reading; they are few and small.
     unknown: list[str] = []
     for name in features:

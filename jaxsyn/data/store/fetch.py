@@ -12,7 +12,6 @@ import datetime
 import fcntl
 import gzip
 import http.client
-import os
 import pathlib
 import re
 import sys
@@ -23,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from jaxsyn.errors import InputError
-from jaxsyn.storage import cache, checksums, files, lock, remote
+from jaxsyn.storage import checksums, files, lock, remote
 from jaxsyn.utils import progress
 
 Check = Callable[[pathlib.Path], object]
@@ -219,40 +218,3 @@ def _record(path: pathlib.Path) -> pathlib.Path:
 def _write_record(path: pathlib.Path, sha256: str, origin: str) -> None:
   now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
   files.write_text(_record(path), f"# {origin}, {now}\n{sha256}  {path.name}\n")
-
-
-def local(path: str | os.PathLike[str], sha256: str = "") -> pathlib.Path:
-  """Returns a local path of a file, after copying it if it is remote.
-
-  A file on an object store is copied to the user's cache directory, under its
-  SHA-256. The copy is verified at every call.
-
-  Args:
-    path: Path of a local or remote file.
-    sha256: SHA-256 of the file; "" computes it from the current file. Local
-      files are not verified.
-
-  Raises:
-    InputError: The remote file is missing, or has another SHA-256.
-  """
-  if not remote.is_remote(path):
-    return pathlib.Path(path)
-  sha256 = sha256 or checksums.sha256_of(path)
-  name = os.fspath(path).rpartition("/")[2]
-  copy = cache.private_folder() / "files" / sha256 / name
-  copy.parent.mkdir(parents=True, exist_ok=True)
-  # One process of a machine copies the file; other processes wait.
-  with lock.flock(copy.parent, fcntl.LOCK_EX):
-    if copy.is_file() and checksums.sha256_of(copy) == sha256:
-      return copy
-    try:
-      files.copy(path, copy)
-    except FileNotFoundError:
-      raise InputError(f"{path} is missing; copy the folder again.") from None
-    if (actual := checksums.sha256_of(copy)) != sha256:
-      copy.unlink()
-      raise InputError(
-        f"{path} has the SHA-256 {actual}, but {sha256} in its manifest; copy "
-        "the folder again."
-      )
-  return copy

@@ -27,7 +27,6 @@ from jaxsyn.data.options import DataName, Prepare
 from jaxsyn.data.schema import SIDES, SPECIAL
 from jaxsyn.data.sentence.parsers import PARSERS
 from jaxsyn.data.sentence.vocabulary import Vocabulary
-from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import (
   CHECKPOINT_MODE,
@@ -378,22 +377,13 @@ def vocabulary(
     InputError: The vocabulary is missing, or not the one in the manifest.
   """
   entry = manifest["vocabulary"][side]
-  path = files.path_of(directory) / entry["file"]
-  loaded = Vocabulary(fetch.local(path, entry["sha256"]))
-  check_vocabulary(manifest, loaded, side)
-  return loaded
-
-
-def check_vocabulary(
-  manifest: Manifest, vocabulary: Vocabulary, side: str
-) -> None:
-  """Raises InputError if a dataset was prepared with another vocabulary."""
-  expected = manifest["vocabulary"][side]
+  loaded = Vocabulary(files.path_of(directory) / entry["file"])
   for name, key in (("SHA-256", "sha256"), ("number of ids", "size")):
-    if (value := getattr(vocabulary, key)) != expected[key]:
+    if (value := getattr(loaded, key)) != entry[key]:
       raise InputError(
-        f"{vocabulary.path} is not the {side} vocabulary of dataset"
+        f"{loaded.path} is not the {side} vocabulary of dataset"
         f" {manifest['name']}: its {name} is {value}, the manifest says"
-        f" {expected[key]} ({expected['file']}). Use that file, or prepare the"
-        " data again."
+        f" {entry[key]} ({entry['file']}). Use that file, or prepare the data"
+        " again."
       )
+  return loaded

@@ -110,9 +110,6 @@ class Rows:
     return [dict(zip(self.flat, values)) for values in zip(*parts)]
 
 
-_OF_SIDE = ("W", "WW", "P", "X")  # axes whose size differs between the sides
-
-
 class Lengths(NamedTuple):
   """Numbers of subwords and words on both sides of each example.
 
@@ -163,10 +160,9 @@ class Lengths(NamedTuple):
     return None
 
 
-def measure(feature: str) -> tuple[str, str]:
-  """Returns a key shared by all features with the same number of values."""
-  axes = FEATURES[feature].axes
-  return axes, side_of(feature) if axes in _OF_SIDE else ""
+def measure(feature: str) -> tuple[str, bool]:
+  """Returns a key shared by features with the same number of values."""
+  return FEATURES[feature].axes, feature.startswith("target")
 
 
 def lengths_of(rows: Rows) -> Lengths:

@@ -17,8 +17,13 @@ from jaxsyn.data.loader.batch_sampler import (
   PlannedBatch,
   Position,
 )
-from jaxsyn.data.loader.batch_shapes import Shape, doubled
-from jaxsyn.data.loader.collate import apply_batch_transform, pad, words_of
+from jaxsyn.data.loader.batch_shapes import doubled
+from jaxsyn.data.loader.collate import (
+  Shape,
+  apply_batch_transform,
+  pad,
+  words_of,
+)
 from jaxsyn.data.loader.loader import (
   SINGLE_HOST,
   DataLoader,
@@ -303,7 +308,7 @@ def test_a_host_loads_only_its_rows_of_a_window(
 def test_rejects_devices_that_rows_cannot_be_split_over(
   prepared, devices, remedy
 ):
-  message = rf"multiple of {devices} devices .*row_multiple={remedy} .* 4 or 8"
+  message = rf"{devices} devices .*row_multiple={remedy} .* that divides 8"
   with pytest.raises(InputError, match=message):
     opened(Dataset(prepared).split("train"), (), share=HostShard((0,), devices))
 

@@ -125,10 +125,9 @@ def test_maps_relations_to_those_of_the_first_corpus(corpora):
   # second one; the first corpus has no x.
   assert rows[2]["source_relation_BW"][:4].tolist() == [1, 2, 3, 4]
   assert rows[32]["source_relation_BW"][:4].tolist() == [2, 3, 4, 0]
-  # 32, 35 and 38 have four words.
   (message,) = loader.messages[1:]
-  assert message.startswith(f"{corpora[1]}: 3 words have a relation that ")
-  assert message.endswith("are read without it: x")
+  assert message.startswith(f"{corpora[1]}: source relations that config.data")
+  assert message.endswith("are read as unknown: x")
 
 
 def test_maps_unknown_lemmas_to_the_unknown_label():

@@ -109,7 +109,9 @@ def test_a_resumed_run_and_two_hosts_have_the_same_batches(loader, memory_gib):
 
 def test_examples_do_not_depend_on_order_or_windows(loader):
   plain, other = loader(), loader(memory_gib=SMALL, tokens=1000)
-  if other.examples_per_epoch == len(other):  # else, other examples are read
+  if other.batch_sampler.examples_per_epoch == len(
+    other
+  ):  # else, other examples are read
     assert rows_of(other, 1) == rows_of(plain, 1)
 
 

@@ -10,7 +10,7 @@ from toy_folders import SHA256, data_of, same, write_dataset
 from jaxsyn.data import schema
 from jaxsyn.data.loader import tasks
 from jaxsyn.data.loader.batch_sampler import PlannedBatch
-from jaxsyn.data.loader.batch_shapes import Shape
+from jaxsyn.data.loader.collate import Shape
 from jaxsyn.data.loader.loader import HostShard
 from jaxsyn.data.loader.transforms import with_auxiliary_task
 from jaxsyn.data.sentence import tree

@@ -58,13 +58,3 @@ def test_words_of_pieces(text, pieces, words, expected):
   start_W, end_W = [a for a, _ in words], [b for _, b in words]
   result = align.words_of_pieces(text, begin, end, start_W, end_W)
   assert result == expected
-
-
-def test_offsets_before_composing():
-  # NFC: "é", blank, one syllable of Hangul from three letters, "x".
-  text = "e\u0301 \u1112\u1161\u11abx"
-  start_W, end_W = align.before_composing(text, [0, 2, 3], [1, 3, 4])
-  assert (start_W, end_W) == ((0, 3, 6), (2, 6, 7))
-  # A Malayalam vowel sign of two letters, neither of which is a mark.
-  with pytest.raises(align.MismatchError):
-    align.before_composing("\u0d46\u0d3e", [0], [1])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from jaxsyn.data.loader.batch_shapes import Shape
-from jaxsyn.data.loader.collate import collate
+from jaxsyn.data.loader.collate import Shape, collate
 from jaxsyn.data.loader.tasks import ParsingTask
 from jaxsyn.data.schema import LINKED
 from jaxsyn.data.sentence.alignments import (

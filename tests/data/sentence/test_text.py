@@ -135,10 +135,10 @@ def test_lines_are_the_segments_in_order(tmp_path, text, lines):
 @pytest.mark.parametrize(
   "text, message",
   [
-    (SOURCE.replace("Tokyo</seg>", "Tokyo"), ":4: .* is not closed"),
-    (SOURCE.replace("here\n</seg>", "here"), ":8: .* is not closed"),
-    (SOURCE.replace("Tokyo</seg>", "</seg></seg>"), ":4: .* closes no <seg>"),
-    (SOURCE.replace("</srcset>", "<seg>cut"), ":18: .* is not closed"),
+    (SOURCE.replace("Tokyo</seg>", "Tokyo"), ":4: .* no counterpart"),
+    (SOURCE.replace("here\n</seg>", "here"), ":8: .* no counterpart"),
+    (SOURCE.replace("Tokyo</seg>", "</seg></seg>"), ":4: .* no counterpart"),
+    (SOURCE.replace("</srcset>", "<seg>cut"), ":18: .* no counterpart"),
     (SOURCE.replace("</srcset>", "</srcset><seg>a</seg>"), ":18: .* in no set"),
     (
       XML_SOURCE + XML_REFERENCE + XML_END,

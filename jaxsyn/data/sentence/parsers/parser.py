@@ -14,12 +14,11 @@ import dataclasses
 import json
 import pathlib
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from jaxsyn.data.sentence import conllu
-from jaxsyn.data.sentence.align import MismatchError, before_composing, visible
+from jaxsyn.data.sentence.align import visible
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.store.fetch import Download
 from jaxsyn.errors import InputError
@@ -229,30 +228,16 @@ def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
   """Returns a line's parse and trees; a treeless parse if words differ."""
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
-    parse, is_composed = _attach(trees, line)
+    parse = conllu.attach(trees, line)
     if parse.parsed:
-      return parse, [] if is_composed else text.split("\n\n")[:-1]
-  except (InputError, MismatchError):  # characters changed, or not a tree
+      return parse, text.split("\n\n")[:-1]
+  except InputError:  # characters changed, or not a tree
     pass
   parse = conllu.unparsed(line)
   if len(line) > LONGEST_LINE and parse.head_W:
     span = parse.start_W[:1], parse.end_W[-1:]
     parse = Parse(line, *span, (0,), ("root",), parsed=False)
   return parse, []
-
-
-def _attach(trees: list[conllu.Block], line: str) -> tuple[Parse, bool]:
-  """Returns a line's parse, and whether matching needed NFC normalization."""
-  try:
-    return conllu.attach(trees, line), False
-  except InputError:
-    composed = unicodedata.normalize("NFC", line)
-    if composed == line:
-      raise
-  parse = conllu.attach(trees, composed)
-  start_W, end_W = before_composing(line, parse.start_W, parse.end_W)
-  parse = dataclasses.replace(parse, text=line, start_W=start_W, end_W=end_W)
-  return parse, True
 
 
 def _with_id(block: str, sentence_id: str) -> str:

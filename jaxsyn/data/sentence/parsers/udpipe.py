@@ -60,17 +60,13 @@ def _can_load(path: pathlib.Path) -> bool:
 
 
 class UDPipe(Parser):
-  """Parser that runs a UDPipe 1 model, which also splits lines into words.
-
-  Attributes:
-    path: Model file.
-  """
+  """Parser that runs a UDPipe 1 model, which also splits lines into words."""
 
   def __init__(self, path: str | os.PathLike[str], sha256: str = ""):
     """Loads a UDPipe model from a file.
 
     Args:
-      path: Model file.
+      path: Model file, local or remote.
       sha256: SHA-256 of the model, if it is known to be intact.
 
     Raises:
@@ -78,20 +74,18 @@ class UDPipe(Parser):
         a parser.
     """
     udpipe = load_udpipe()
-    self.path = pathlib.Path(path)
-    if not self.path.is_file():
+    path = files.path_of(path)
+    if not files.is_file(path):
       raise InputError(
         f"{path}: no such parser model; give a .udpipe file or a language code."
       )
-    self.identity = Identity(
-      UDPipeSpec.kind,
-      self.path.name,
-      checksums.sha256_of(self.path),
-    )
-    self._key = f"{self.identity.sha256}:{LONGEST_LINE}"
     model = None
-    if sha256 == self.identity.sha256 or _can_load(self.path):
-      model = udpipe.Model.load(str(path))
+    with files.local_file(path) as local:
+      actual = checksums.sha256_of(local)
+      if sha256 == actual or _can_load(local):
+        model = udpipe.Model.load(str(local))
+    self.identity = Identity(UDPipeSpec.kind, path.name, actual)
+    self._key = f"{actual}:{LONGEST_LINE}"
     if model is None:
       raise InputError(
         f"{path}: not a (complete) UDPipe 1 model; download or copy it again."
@@ -169,7 +163,7 @@ class UDPipeSpec(ParserSpec):
       downloads = {file: download, **downloads}
     path = files.path_of(directory) / file
     try:
-      fetch.get(path, downloads[file], lambda path: UDPipe(fetch.local(path)))
+      fetch.get(path, downloads[file], UDPipe)
     except InputError as error:
       raise InputError(
         f"parser model {name!r}: download of {file} from {downloads[file].url}"
@@ -181,7 +175,7 @@ class UDPipeSpec(ParserSpec):
     return self.at(os.fspath(files.absolute(path)))
 
   def open(self, sha256: str = "") -> UDPipe:
-    return UDPipe(fetch.local(self.model, sha256), sha256)
+    return UDPipe(self.model, sha256)
 
 
 def _find(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import unicodedata
 
 import parsers_under_test
 import pytest
@@ -140,14 +139,3 @@ def test_trees_that_do_not_match_the_line_are_dropped(
   assert words(parse) == expected and parse.parsed == is_parsed
   assert ("# parsed = no" in text) == (not is_parsed)
   assert "# sent_id = 3\n" in text and "newdoc" not in text
-
-
-def test_trees_of_the_composed_line_get_offsets_of_the_line():
-  line = "un e\u0301te\u0301"
-  parser = AnswerParser("un", unicodedata.normalize("NFC", "e\u0301te\u0301"))
-  parse = parser(line)
-  assert parse.parsed and words(parse) == ["un", "e\u0301te\u0301"]
-  # The written words are those of the line.
-  (text,) = parser.conllu_all([line], ["1"])
-  (block,) = conllu.blocks_of_text(text, "x")
-  assert conllu.attach([block], line) == parse
