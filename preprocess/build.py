@@ -33,9 +33,8 @@ from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import publish, runners, stages, verify
-from jaxsyn.preprocess.inputs import Inputs, read_inputs
-from jaxsyn.preprocess.job import JobContext
-from jaxsyn.preprocess.outputs import FORMAT, Outputs
+from jaxsyn.preprocess.inputs import read_inputs
+from jaxsyn.preprocess.job import JobContext, PrepareJob
 from jaxsyn.storage import files, lock
 from jaxsyn.utils import exits
 
@@ -96,10 +95,8 @@ def _prepare(
   if not files.is_file(directory / manifests.FILE):
     _check_writable(directory)
   old = _manifest(directory)
-  inputs = read_inputs(
-    config, raw_dir, directory / "raw", [*old.get("splits", ())]
-  )
-  if verify.corrupt_files(directory, inputs.key) == []:
+  job = read_inputs(config, raw_dir, [*old.get("splits", ())])
+  if verify.corrupt_files(directory, job.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return
   _check_writable(directory)
@@ -109,10 +106,10 @@ def _prepare(
       f" config.data.name={config.data.name!r}. Set config.data.directory to"
       " another folder, or remove this one."
     )
-  publish.check_no_user_files(directory, config.data.name, inputs.sums)
+  publish.check_no_user_files(directory, config.data.name, job.sums)
   with lock.exclusive_lock(directory, advice=_LOCKED):
     # Again, since another process may have prepared or repaired it since.
-    corrupt = verify.corrupt_files(directory, inputs.key)
+    corrupt = verify.corrupt_files(directory, job.key)
     if corrupt == []:
       print(f"{directory} has been prepared by another process.")
       return
@@ -120,7 +117,7 @@ def _prepare(
       for message in corrupt:
         print(f"corrupt: {message}", flush=True)
       print(f"rebuilding {directory}", flush=True)
-    _make(inputs, directory, started, runner)
+    _make(job, directory, started, runner)
   print(files.read_bytes(directory / "report.txt").decode())
 
 
@@ -138,40 +135,31 @@ def _check_writable(directory: pathlib.Path) -> None:
 
 
 def _make(
-  inputs: Inputs, directory: pathlib.Path, started: float, runner: Runner
+  job: PrepareJob, directory: pathlib.Path, started: float, runner: Runner
 ) -> None:
   """Prepares the dataset in a new folder, then moves it to its directory."""
-  # Absolute, since workers may have another current folder.
-  work = files.absolute(directory) / "work"
-  key = inputs.key[:16]
-  # Not in work/, which may be a link to another disk: moves must be atomic.
-  new = files.absolute(directory) / f".new-{key}{files.PARTIAL}"
-  outputs = Outputs(work / f"stages-{key}-{FORMAT}")
-  _remove_unfinished(directory, new, outputs.folder)
-  context = JobContext(inputs.job(outputs, new, work))
+  _remove_unfinished(job)
+  context = JobContext(job)
   with runner(context) as run_tasks:
     stages.run(context, run_tasks)
   # Unfinished files of killed workers must not be published.
-  for folder, _, _ in os.walk(new):  # on an object store they leave nothing
+  for folder, _, _ in os.walk(job.new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
-  files.remove(new / manifests.FILE)  # of a run that was killed at the end
-  manifest = publish.complete(inputs, context)
+  files.remove(job.new / manifests.FILE)  # of a run that was killed at the end
+  manifest = publish.complete(context)
   manifest["seconds"] = round(time.monotonic() - started, 1)
-  publish.publish(new, directory, manifest)
-  files.remove_folder(new)
-  files.remove_folder(outputs.folder)
+  publish.publish(job.new, directory, manifest)
+  files.remove_folder(job.new)
+  files.remove_folder(job.outputs.folder)
 
 
-def _remove_unfinished(
-  directory: pathlib.Path, new: pathlib.Path, stages_folder: pathlib.Path
-) -> None:
+def _remove_unfinished(job: PrepareJob) -> None:
   """Removes unfinished files, and folders of earlier runs with other input."""
-  work = stages_folder.parent
-  for folder in (directory, work, work / "parse"):
-    files.remove_unfinished(folder, but=new.name)
-  folders = files.folders(work, "stages-") + files.folders(directory, ".new-")
-  for folder in folders:
-    if folder.name not in (stages_folder.name, new.name):
+  for folder in (job.directory, job.work, job.work / "parse"):
+    files.remove_unfinished(folder, but=job.new.name)
+  folders = files.folders(job.work, "stages-")
+  for folder in folders + files.folders(job.directory, ".new-"):
+    if folder.name not in (job.outputs.folder.name, job.new.name):
       files.remove_folder(folder)
 
 

@@ -23,7 +23,7 @@ from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.outputs import Outputs, Result
+from jaxsyn.preprocess.outputs import FORMAT, Outputs, Result
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS
 from jaxsyn.storage import files
@@ -81,29 +81,43 @@ class SplitInput:
 
 @dataclasses.dataclass(frozen=True)
 class PrepareJob:
-  """Picklable description of one dataset preparation, sent to workers.
+  """Picklable description of a dataset to prepare: its options and its input.
 
   Attributes:
     config: Options of the dataset.
-    outputs: Folder of task outputs.
-    new: Folder of the new dataset, until it is complete.
-    cache: Folder of parses and vocabularies that later runs use again.
-    splits: Inputs of all splits, the training split first.
-    parsers: Side -> specification and identity of its parser, for the sides
-      whose lines are parsed.
+    directory: Absolute path of the dataset directory.
+    splits: Input files of all splits, the training split first.
+    parsers: Side with trees -> specification and identity of its parser. If
+      trees are given, the parser is for `jaxsyn.translate`; None if the config
+      names no parser.
+    sums: Path -> SHA-256 of each input file.
+    key: Hash of all input and options that affect the dataset.
+    left_out: Optional test split -> reason why it is left out.
   """
 
   config: DataConfig
-  outputs: Outputs
-  new: pathlib.Path
-  cache: pathlib.Path
+  directory: pathlib.Path
   splits: tuple[SplitInput, ...]
-  parsers: Mapping[str, tuple[ParserSpec, Identity]]
+  parsers: Mapping[str, tuple[ParserSpec, Identity] | None]
+  sums: Mapping[pathlib.Path, str]
+  key: str
+  left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
   @property
-  def paths(self) -> set[pathlib.Path]:
-    """Paths of all input files."""
-    return set[pathlib.Path]().union(*(split.paths for split in self.splits))
+  def work(self) -> pathlib.Path:
+    """Folder of parses and vocabularies that later runs use again."""
+    return self.directory / "work"
+
+  @property
+  def outputs(self) -> Outputs:
+    """Folder of task outputs."""
+    return Outputs(self.work / f"stages-{self.key[:16]}-{FORMAT}")
+
+  @property
+  def new(self) -> pathlib.Path:
+    """Folder of the new dataset, until it is complete."""
+    # Not in work/, which may be a link to another disk: moves must be atomic.
+    return self.directory / f".new-{self.key[:16]}{files.PARTIAL}"
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
@@ -115,6 +129,10 @@ class PrepareJob:
 
   def is_train(self, split: SplitInput) -> bool:
     return split.name == self.config.data.train
+
+  def has_trees(self, side: str) -> bool:
+    """Returns whether a side's trees come from files, not from a parser."""
+    return f"trees.{side}" in self.splits[0].streams
 
 
 class JobContext:
@@ -135,7 +153,10 @@ class JobContext:
   def parsers(self) -> dict[str, Parser]:
     """Loaded parser of each side whose trees come from a parser."""
     opened = {}
-    for side, (spec, identity) in self.job.parsers.items():
+    for side, parser in self.job.parsers.items():
+      if not parser or self.job.has_trees(side):
+        continue
+      spec, identity = parser
       opened[side] = spec.open(identity.sha256)
       if opened[side].identity.key != identity.key:
         raise InputError(

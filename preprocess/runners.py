@@ -47,7 +47,7 @@ def local(context: JobContext) -> Iterator[stages.Run]:
   It uses worker processes in proportion to the size of the input, or only this
   process.
   """
-  size = sum(map(files.size_of, context.job.paths))
+  size = sum(map(files.size_of, context.job.sums))
   wanted = context.config.prepare.workers or cores()
   count = min(wanted, size // _BYTES_PER_PROCESS)
   if count > 1:
@@ -102,7 +102,7 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
   parsed, runner = check_beam_options(options)
   job = context.job
   if runner in _REMOTE_RUNNERS:
-    for path in (job.outputs.folder, *sorted(job.paths)):
+    for path in (job.outputs.folder, *sorted(job.sums)):
       if not remote.is_remote(path):
         raise InputError(
           f"--runner={runner}: its workers cannot read {path}. Put the raw text"
@@ -118,15 +118,17 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
   A parser may be a local file of the launcher while all other files are on an
   object store. A parser that is a package must be installed on the workers.
   """
-  if not remote.is_remote(job.cache):
+  if not remote.is_remote(job.work):
     return job
-  parsers = {}
-  for side, (spec, identity) in job.parsers.items():
+  parsers = dict(job.parsers)
+  for side, parser in job.parsers.items():
+    if not parser:
+      continue
+    spec, identity = parser
     if (file := spec.file) and not remote.is_remote(file):
-      copy = job.cache / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      copy = job.work / f"parser-{identity.sha256[:32]}.{spec.kind}"
       files.copy(file, copy)
-      spec = spec.at(os.fspath(copy))
-    parsers[side] = spec, identity
+      parsers[side] = spec.at(os.fspath(copy)), identity
   return dataclasses.replace(job, parsers=parsers)
 
 

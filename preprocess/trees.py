@@ -194,7 +194,7 @@ def _parsed(
   parses, texts = list[Parse](), [""] * len(lines)
   for run in runs_of_lines(lines, max(_CUT, largest // 16)):
     part = lines[run.start : run.stop]
-    folder = context.job.cache / "parse"
+    folder = context.job.work / "parse"
     text = parse_lines(part, context.parsers[side], folder, out)
     blocks = conllu.blocks_of_text(text, f"trees of the {side}")
     parses += conllu.match(blocks, part, f"kept lines of the {side}")

@@ -77,7 +77,7 @@ def make_vocabulary(
   del recorded["like"]  # the lines depend on it
   content = [json.dumps(recorded, sort_keys=True), *lines]
   key = checksums.sha256_texts(content)[:32]
-  path = context.job.cache / f"vocabulary-{key}.model"
+  path = context.job.work / f"vocabulary-{key}.model"
   if _is_intact(path, out):
     made = Vocabulary(path)
   else:
@@ -137,7 +137,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   for result in results:
     paths |= result
   for side, given in given_vocabularies(context.config).items():
-    path = context.job.cache / f"vocabulary-{given.sha256[:32]}.model"
+    path = context.job.work / f"vocabulary-{given.sha256[:32]}.model"
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths

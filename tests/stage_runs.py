@@ -9,7 +9,6 @@ from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
 from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.job import JobContext
-from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.stages import STAGES, results, run_task
 
 SELECTION = ("read", "clean", "duplicates")
@@ -26,6 +25,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   """
   config = base.get_config()
   config.data.validation, config.data.test = "train", ()
+  config.data.directory = str(tmp_path / "out")
   config.prepare.parse.sides = ()
   tmp_path.mkdir(parents=True, exist_ok=True)
   for name, sides in splits.items():
@@ -38,9 +38,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   edited = dataclasses.replace(config.prepare, **prepare)
   edited = dataclasses.replace(edited, clean=clean or edited.clean)
   config = DataConfig(config.data, edited)
-  inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
-  outputs = Outputs(tmp_path / "stages")
-  return JobContext(inputs.job(outputs, tmp_path / "new", tmp_path / "cache"))
+  return JobContext(read_inputs(config, str(tmp_path)))
 
 
 def run(context, names=SELECTION):

@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import pathlib
 
 import pytest
 import stage_runs
@@ -28,7 +27,6 @@ from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, raw
 from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
-from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS, reader_of
 
@@ -208,7 +206,7 @@ def test_only_nul_is_rejected_in_test_splits(tmp_path):
 def key_of(config):
   config = read_config(config)
   sections = DataConfig(config.data, config.prepare)
-  return read_inputs(sections, "", pathlib.Path("fetched")).key
+  return read_inputs(sections).key
 
 
 @pytest.mark.parametrize(
@@ -263,13 +261,10 @@ def chunks_of(folder, lines, size, streams):
   """Reads the streams of one split; returns its chunks of `size` lines."""
   config = read_config(base.get_config())
   sources = {name: tuple(map(Source, paths)) for name, paths in streams.items()}
+  sections = DataConfig(config.data, config.prepare)
+  splits = (SplitInput("train", lines, sources, size),)
   job = PrepareJob(
-    DataConfig(config.data, config.prepare),
-    Outputs(folder / "outputs"),
-    new=folder / "new",
-    cache=folder / "cache",
-    splits=(SplitInput("train", lines, sources, size),),
-    parsers={},
+    sections, folder / "out", splits, parsers={}, sums={}, key=""
   )
   context = JobContext(job)
   stage_runs.run(context, ["read"])

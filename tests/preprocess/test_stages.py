@@ -48,7 +48,6 @@ from jaxsyn.preprocess import (
   verify,
   vocabulary,
 )
-from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
 from jaxsyn.storage import checksums, files, remote
@@ -332,9 +331,7 @@ def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
 def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   config = read_config(again(whole, tmp_path))
   sections = DataConfig(config.data, config.prepare)
-  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
-  outputs = Outputs(tmp_path / "stages")
-  prepare_job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  prepare_job = inputs.read_inputs(sections)
   with runners.start_workers(prepare_job, 2) as workers:
     run_tasks = functools.partial(runners.run_on_workers, workers)
     stages.run(job.JobContext(prepare_job), run_tasks)
@@ -345,11 +342,7 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
 
 def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
-  loaded = inputs.read_inputs(config, "", whole[1] / "raw")
-  outputs = Outputs(whole[1] / "work" / "stages")
-  pickled = pickle.dumps(
-    loaded.job(outputs, whole[1] / "new", whole[1] / "work")
-  )
+  pickled = pickle.dumps(inputs.read_inputs(config))
   first = runners.context_of(pickled)
   assert runners.context_of(bytes(bytearray(pickled))) is first
   with futures.ThreadPoolExecutor(1) as pool:

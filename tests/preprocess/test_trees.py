@@ -95,7 +95,7 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
   assert rows == [1, *range(4, 704)]
   assert result["dropped"] == {"empty": 0, "max_subwords": 0}
   # Several runs of lines have been parsed.
-  assert len([*tmp_path.glob("cache/parse/*.gz")]) > 1
+  assert len([*tmp_path.glob("out/work/parse/*.gz")]) > 1
   blocks = conllu.blocks_of_text(text, "trees")
   assert [block.name for block in blocks] == [f"train-{i + 1}" for i in rows]
   assert parses[:3] == [parser(lines[i]) for i in rows[:3]]
