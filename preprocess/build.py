@@ -11,19 +11,16 @@ stores results for later runs; it may be deleted.
 On a cluster whose machines can all read the raw files and the dataset
 directory:
 
-  jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
+  jaxsyn prepare --config FILE --beam="--runner=... [other options of Beam]"
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
@@ -44,18 +41,16 @@ _LOCKED = (
   " config.data.directory to another folder."
 )
 
-Runner = Callable[[JobContext], contextlib.AbstractContextManager[stages.Run]]
-
 
 def run(
-  config: Any, raw_dir: str = "", runner: Runner = runners.local
+  config: Any, raw_dir: str = "", runner: runners.Runner = runners.local
 ) -> pathlib.Path:
   """Prepares the dataset that a config describes.
 
   Args:
     config: Config, or ConfigDict from get_config.
     raw_dir: Folder of the raw files, "" for config.prepare.raw_dir.
-    runner: Function from `preprocess.runners`, for processes or a cluster.
+    runner: `runners.local`, or the result of `runners.beam`.
 
   Returns:
     Dataset directory, config.data.directory.
@@ -88,7 +83,10 @@ def _sections(config: Any) -> DataConfig:
 
 
 def _prepare(
-  config: DataConfig, raw_dir: str, directory: pathlib.Path, runner: Runner
+  config: DataConfig,
+  raw_dir: str,
+  directory: pathlib.Path,
+  runner: runners.Runner,
 ) -> None:
   started = time.monotonic()
   # A prepared dataset may be on a read-only disk.
@@ -135,7 +133,10 @@ def _check_writable(directory: pathlib.Path) -> None:
 
 
 def _make(
-  job: PrepareJob, directory: pathlib.Path, started: float, runner: Runner
+  job: PrepareJob,
+  directory: pathlib.Path,
+  started: float,
+  runner: runners.Runner,
 ) -> None:
   """Prepares the dataset in a new folder, then moves it to its directory."""
   _remove_unfinished(job)
@@ -163,16 +164,13 @@ def _remove_unfinished(job: PrepareJob) -> None:
       files.remove_folder(folder)
 
 
-def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
+def _main(values: flags.FlagValues) -> None:
   if values.raw_dir:  # in the config, since other options may refer to it
     values.config.prepare.raw_dir = values.raw_dir
   if values.verify:
     verify.run(_sections(values.config).data.directory)
     return
-  runner: Runner = runners.local
-  if values.beam:
-    runners.check_beam_options(options)
-    runner = functools.partial(runners.beam, options)
+  runner = runners.beam(values.beam) if values.beam else runners.local
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
@@ -192,18 +190,15 @@ def define_flags() -> None:
     "Whether to check the dataset directory completely and report corrupt files,"
     " without changing anything. Exit status 0: none; 2: some.",
   )
-  flags.DEFINE_bool(
+  flags.DEFINE_string(
     "beam",
-    False,
-    "Whether to run on Apache Beam; other flags on the command line are options"
-    " of Beam, such as --runner. All machines must be able to read the raw files"
-    " and the dataset directory.",
+    "",
+    "Options of Apache Beam, to run on it instead of in local processes, as in"
+    ' --beam="--runner=NAME --OPTION=VALUE". All machines must be able to read the'
+    " raw files and the dataset directory.",
   )
 
 
 if __name__ == "__main__":
   define_flags()
-  beam_options: list[str] = []
-  if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
-    sys.argv, beam_options = runners.split_command_line(sys.argv, flags.FLAGS)
-  cli.main(lambda values: _main(values, beam_options))
+  cli.main(_main)

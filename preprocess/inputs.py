@@ -80,18 +80,20 @@ def read_inputs(
     split.streams.update(_given_streams(config, split.name, raw_files))
   _use_trees_of_treebanks(config, splits)
   parsers: dict[str, tuple[ParserSpec, Identity] | None] = {}
+  parser_keys: dict[str, str | None] = {}
   for side in prepare.parse.sides:
     spec = getattr(prepare.parse, side).parser
-    parsers[side] = None
+    parsers[side] = parser_keys[side] = None
     if spec.named or f"trees.{side}" not in splits[data.train].streams:
       language = getattr(data, f"{side}_language")
       at = ROOT / "prepare" / "parse" / side / spec.kind
       spec = spec.resolve(at, language, fetched, downloads)
-      parsers[side] = spec, spec.open().identity
+      parser = spec.open()
+      parsers[side], parser_keys[side] = (spec, parser.identity), parser.key
   used = set[pathlib.Path]().union(*(s.paths for s in splits.values()))
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(checksums.sha256_of, used)))
-  key = _key(config, splits, parsers, sums)
+  key = _key(config, splits, parser_keys, sums)
   inputs = tuple(splits.values())
   return PrepareJob(config, directory, inputs, parsers, sums, key, left_out)
 
@@ -197,7 +199,7 @@ def _use_trees_of_treebanks(
 def _key(
   config: DataConfig,
   splits: Mapping[str, SplitInput],
-  parsers: Mapping[str, tuple[ParserSpec, Identity] | None],
+  parser_keys: Mapping[str, str | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
   """Returns a hash of all options, files and parsers that affect the data."""
@@ -231,6 +233,6 @@ def _key(
       }
       for name, split in splits.items()
     },
-    "parsers": {side: p and p[1].key for side, p in parsers.items()},
+    "parsers": parser_keys,
   }
   return checksums.sha256_texts([json.dumps(content, sort_keys=True)])

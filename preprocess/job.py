@@ -14,8 +14,6 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.conllu import Parse
@@ -147,7 +145,6 @@ class JobContext:
   def __init__(self, job: PrepareJob):
     self.job, self.config, self.outputs = job, job.config, job.outputs
     self._summaries: dict[str, Result] = {}
-    self._duplicates: np.ndarray | None = None
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
@@ -177,20 +174,6 @@ class JobContext:
     if stage not in self._summaries:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
-
-  def duplicates(self, partitions: int) -> np.ndarray:
-    """Returns sorted line indices of training pairs that repeat earlier ones.
-
-    Args:
-      partitions: Number of `clean.find_duplicates` tasks.
-    """
-    if self._duplicates is None:
-      parts = [
-        np.frombuffer(self.outputs.read(f"duplicates/{number}", "lines"), "<i8")
-        for number in range(partitions)
-      ]
-      self._duplicates = np.sort(np.concatenate([np.empty(0, "<i8"), *parts]))
-    return self._duplicates
 
   @property
   def manifest(self) -> Result:

@@ -20,7 +20,7 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from jaxsyn.storage import checksums, files, remote
 
 # Part of the folder's name. Increase it when the content of output files
 # changes, so that unfinished work of an older version is done again.
-FORMAT = 4
+FORMAT = 5
 _READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _HEADER = "header"
 # Errors of reading a file that is missing or corrupt.
@@ -192,11 +192,6 @@ class Outputs:
     if remote.is_remote(self.folder):
       return remote.each(self.finished, tasks)
     return [self.finished(task, deep) for task in tasks]
-
-  def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
-    """Writes a stage's summary, which combines the results of its tasks."""
-    with self.new(f"summaries/{stage}") as output:
-      output.header.result = dict(summary)
 
   def summary(self, stage: str) -> Result:
     """Returns the summary of a finished stage; InputError if it is corrupt."""

@@ -19,7 +19,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
-from jaxsyn.preprocess import clean, inputs, records, report, stages, subset
+from jaxsyn.preprocess import inputs, records, report, stages
 from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
 from jaxsyn.preprocess.outputs import Result
 from jaxsyn.storage import checksums, files, remote
@@ -102,30 +102,15 @@ def _describe(
     ),
     "optional": encoded["optional"][split.name],
   }
-  if context.config.prepare.subset.pairs and context.job.is_train(split):
-    entry["subset"] = _write_subset(context, split.name)
+  subset = context.config.prepare.subset
+  if subset.pairs and context.job.is_train(split):
+    clean_pairs = subset.pairs + entry["dropped"]["subset"]
+    entry["subset"] = {
+      "pairs": subset.pairs,
+      "of": clean_pairs,
+      "seed": subset.seed,
+    }
   return entry
-
-
-def _write_subset(context: JobContext, split: str) -> Result:
-  """Writes the line numbers of the random subset of the training split.
-
-  Returns:
-    Entry of the subset in the manifest.
-  """
-  options = context.config.prepare.subset
-  lines: list[int] = []
-  for number in context.train_chunks:
-    chunk = context.chunk(number)
-    lines += [chunk.lines[row] for row in clean.kept_rows(context, number)]
-  subset.write(context.job.new, split, lines)
-  dropped = context.summary("duplicates")["dropped"][split]["subset"]
-  return {
-    "pairs": options.pairs,
-    "of": options.pairs + dropped,
-    "seed": options.seed,
-    "lines": subset.file_of(split),
-  }
 
 
 def _copy_models(context: JobContext) -> dict[str, Any]:
@@ -183,6 +168,7 @@ def check_no_user_files(
   shard = r"(-\d{5}-of-\d{5})?"
   prepared = {
     "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
+    # "drawn": line numbers of a subset, from an earlier version.
     "text": rf".+\.((source|target){shard}|drawn)\.gz",
     name: r"\d+\.\d+\.\d+/.+",
   }

@@ -116,7 +116,9 @@ def _read_trees(
     next(parses, None)
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Checks that all input streams of a split have the same number of lines.
 
   Returns:

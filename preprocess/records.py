@@ -99,7 +99,9 @@ def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
   return added, result
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Plans the shards; reports optional features that do not match the text.
 
   Returns:

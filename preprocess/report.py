@@ -75,7 +75,7 @@ def _counts(split: str, entry: Mapping[str, Any]) -> list[str]:
   if subset := entry.get("subset"):
     lines.append(
       f"  subset     {subset['pairs']:,} of {subset['of']:,} clean pairs, seed"
-      f" {subset['seed']}; their lines: {subset['lines']}"
+      f" {subset['seed']}"
     )
   if blanks := _listed(entry["blank"]):
     lines.append(f"  no text    {blanks}")

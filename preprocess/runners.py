@@ -6,8 +6,8 @@ each stage is a pipeline of task numbers and a ParDo that calls
 the same names, on an object store or a shared disk. Tasks may be repeated and
 interrupted without harm, so workers may die and tasks may be retried.
 
-  jaxsyn prepare --config FILE --beam --runner=DirectRunner \\
-    --direct_running_mode=multi_processing --direct_num_workers=2
+  jaxsyn prepare --config FILE --beam="--runner=DirectRunner \\
+    --direct_running_mode=multi_processing --direct_num_workers=2"
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import dataclasses
 import functools
 import os
 import pickle
+import shlex
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
@@ -38,6 +37,8 @@ _DIED = (
 )
 _REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers read no local disk
 _AGAIN = "See the log of the runner. Run the same command again to continue."
+
+Runner = Callable[[JobContext], contextlib.AbstractContextManager[stages.Run]]
 
 
 @contextlib.contextmanager
@@ -87,19 +88,32 @@ def run_on_workers(
     yield number
 
 
+def beam(options: str) -> Runner:
+  """Returns a runner that runs each stage as an Apache Beam pipeline.
+
+  Args:
+    options: Command-line options of Beam, as in a shell.
+
+  Raises:
+    InputError: Beam is not installed, or an option or runner is unknown.
+  """
+  return functools.partial(_beam, *_parse_beam_options(options))
+
+
 @contextlib.contextmanager
-def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
+def _beam(
+  options: Any, runner: str, context: JobContext
+) -> Iterator[stages.Run]:
   """Yields a function that runs the tasks of a stage as a Beam pipeline.
 
   Args:
-    options: Command-line options of Beam.
+    options: Parsed options of Beam.
+    runner: Class name of Beam's runner.
     context: Preparation job in the launcher.
 
   Raises:
-    InputError: Beam is not installed, an option or the runner is unknown, or
-      workers of this runner cannot read a local folder.
+    InputError: Workers of this runner cannot read a local folder.
   """
-  parsed, runner = check_beam_options(options)
   job = context.job
   if runner in _REMOTE_RUNNERS:
     for path in (job.outputs.folder, *sorted(job.sums)):
@@ -109,7 +123,7 @@ def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
           " and config.data.directory on an object store (s3://, gs://)."
         )
   pickled = pickle.dumps(_with_shared_parsers(job))
-  yield functools.partial(_run_on_beam, parsed, pickled, job.outputs)
+  yield functools.partial(_run_on_beam, options, pickled, job.outputs)
 
 
 def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
@@ -196,37 +210,12 @@ def context_of(job: bytes) -> JobContext:
   return _loaded.context
 
 
-def split_command_line(
-  argv: Sequence[str], known: flags.FlagValues | Container[str]
-) -> tuple[list[str], list[str]]:
-  """Splits a command line with --beam into jaxsyn's flags and Beam's options.
-
-  Args:
-    argv: Words of the command line.
-    known: Names of jaxsyn's flags, except those of --config.
-  """
-  ours, theirs = [*argv[:1]], list[str]()
-  part = ours
-  for word in argv[1:]:
-    if word.startswith("-"):
-      name = word.lstrip("-").partition("=")[0]
-      is_ours = (
-        name in known
-        or name.removeprefix("no") in known
-        or name == "h"
-        or name.startswith(("config", "help"))
-      )
-      part = ours if is_ours else theirs
-    part.append(word)
-  return ours, theirs
-
-
-def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Parses Apache Beam's options; returns them and the runner's class name.
-
-  Raises:
-    InputError: Beam is not installed, or an option or runner is unknown.
-  """
+def _parse_beam_options(text: str) -> tuple[Any, str]:
+  """Parses Apache Beam's options; returns them and the runner's class name."""
+  try:
+    options = shlex.split(text)
+  except ValueError as error:
+    raise InputError(f"--beam={text}: {error}.") from None
   try:
     from apache_beam.options import pipeline_options
     from apache_beam.runners.runner import create_runner
@@ -234,7 +223,7 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
     raise InputError(
       "--beam needs Apache Beam: pip install -e '.[beam]'."
     ) from None
-  parsed = pipeline_options.PipelineOptions([*options])
+  parsed = pipeline_options.PipelineOptions(options)
   standard = parsed.view_as(pipeline_options.StandardOptions)
   try:
     # The runner comes first, since some runners define further options.
@@ -244,11 +233,11 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
   unknown: list[str] = []
 
   def find_unknown(parser: argparse.ArgumentParser) -> None:
-    unknown.extend(parser.parse_known_args([*options])[1])
+    unknown.extend(parser.parse_known_args(options)[1])
 
   parsed.get_all_options(add_extra_args_fn=find_unknown)
   if unknown:
     raise InputError(
-      f"neither this command nor Beam's runner has an option {unknown[0]}."
+      f"--beam: neither Beam nor its runner has an option {unknown[0]}."
     )
   return parsed, type(runner).__name__

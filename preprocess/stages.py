@@ -3,7 +3,7 @@
 A stage has numbered tasks. A task is a pure function of its number: it reads
 input files and outputs of earlier stages, and writes one output file
 (`preprocess.outputs`). When all tasks are done, the launcher combines their
-results into the summary of the stage, which later stages read.
+results into the summary of the stage, an output file that later stages read.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
+from jaxsyn.preprocess import reading, records, selection, trees, vocabulary
 from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.utils import progress
@@ -23,7 +23,9 @@ from jaxsyn.utils import progress
 Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 
-def _no_summary(context: JobContext, results: Sequence[Result]) -> Result:
+def _no_summary(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
   return {}
 
 
@@ -38,7 +40,9 @@ class Stage(NamedTuple):
 
   count: Callable[[JobContext], int]
   run: Callable[[JobContext, int, TaskOutput], Result]
-  combine: Callable[[JobContext, Sequence[Result]], Result] = _no_summary
+  combine: Callable[[JobContext, Sequence[Result], TaskOutput], Result] = (
+    _no_summary
+  )
 
 
 def _chunks(context: JobContext) -> int:
@@ -47,9 +51,9 @@ def _chunks(context: JobContext) -> int:
 
 STAGES = {
   "read": Stage(reading.count, reading.read, reading.combine),
-  "clean": Stage(_chunks, clean.clean, clean.combine),
+  "clean": Stage(_chunks, selection.apply_filters, selection.check_texts),
   "duplicates": Stage(
-    clean.partition_count, clean.find_duplicates, clean.select
+    selection.partition_count, selection.find_duplicates, selection.select
   ),
   "vocabulary": Stage(
     vocabulary.count, vocabulary.make_vocabulary, vocabulary.combine
@@ -70,6 +74,16 @@ def run_task(context: JobContext, stage: str, number: int) -> None:
   if context.outputs.finished(task) is None:
     with context.outputs.new(task) as out:
       out.header.result = STAGES[stage].run(context, number, out)
+
+
+def combine(context: JobContext, stage: str, results: Sequence[Result]) -> None:
+  """Writes a stage's summary, which combines the results of its tasks.
+
+  Raises:
+    InputError: The input is invalid.
+  """
+  with context.outputs.new(f"summaries/{stage}") as out:
+    out.header.result = STAGES[stage].combine(context, results, out)
 
 
 def results(context: JobContext, stage: str) -> list[Result]:
@@ -93,7 +107,7 @@ def run(context: JobContext, run_tasks: Run) -> None:
     InputError: The input is invalid.
   """
   outputs = context.outputs
-  for name, stage in STAGES.items():
+  for name in STAGES:
     headers = outputs.all_finished(_tasks(context, name), deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
     started, lines = time.monotonic(), 0
@@ -116,5 +130,4 @@ def run(context: JobContext, run_tasks: Run) -> None:
     for i in todo:
       for message in finished[i].messages:
         print(message, flush=True)
-    summary = stage.combine(context, [header.result for header in finished])
-    outputs.write_summary(name, summary)
+    combine(context, name, [header.result for header in finished])

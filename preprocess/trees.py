@@ -7,7 +7,7 @@ is named by a hash of the lines and the parser. A changed line costs one file.
 
 from __future__ import annotations
 
-import copy
+import collections
 import gzip
 import pathlib
 import re
@@ -20,8 +20,7 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers import Parser
-from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean, tree_warnings, vocabulary
+from jaxsyn.preprocess import clean, selection, tree_warnings, vocabulary
 from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.preprocess.job import (
   JobContext,
@@ -45,11 +44,14 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   "sizes.text.SIDE" and "sizes.conllu.SIDE", the bytes of each row.
   """
   chunk = context.chunk(number)
-  pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
+  pairs, code_P = chunk.pairs(), selection.codes_of(context, number)
   result: Result = {"lines": len(pairs), "relations": {}, "trees": {}}
+  result["dropped"] = {}
   if chunk.is_train:
-    rows, result["dropped"] = vocabulary.rows_that_fit(context, pairs, rows)
-  result["kept"] = len(rows)
+    code_P = vocabulary.drop_long(context, pairs, code_P)
+    codes = clean.drop_codes(context.config.prepare)
+    result["dropped"] = clean.count_dropped(code_P, codes)
+  rows = np.flatnonzero(code_P == 0).tolist()
   out.write_array("rows", np.array(rows, np.int64))
   options = context.config.prepare.parse
   parses: dict[str, list[Parse]] = {}
@@ -102,7 +104,9 @@ def examples_of(
   return Examples(context.chunk(number), rows, parses), texts
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Combines the results of all chunks into manifest entries and counts.
 
   Raises:
@@ -114,18 +118,13 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
 
   data, options = context.config.data, context.config.prepare
   train = [results[n] for n in context.train_chunks]
-  too_long = sum(result["dropped"]["max_subwords"] for result in train)
-  empty = sum(result["dropped"]["empty"] for result in train)
-  if not any(result["kept"] for result in train):
-    others = f", but {empty} that have no subwords" if empty else ""
-    raise InputError(
-      f"config.prepare.max_subwords={options.max_subwords} drops all training"
-      f" pairs{others}."
-    )
-  dropped = copy.deepcopy(context.summary("duplicates")["dropped"])
-  if empty:
-    dropped[data.train]["empty"] += empty
-  dropped[data.train]["max_subwords"] = too_long
+  dropped = {}
+  for split in context.job.splits:
+    counts = collections.Counter[str]()
+    for number in context.chunks(split.name):
+      counts.update(results[number]["dropped"])
+    dropped[split.name] = dict(counts)
+  clean.check_left(dropped[data.train], len(context.line_ranges[0]))
   sides = options.parse.sides
   relations = {}
   for side in sides:

@@ -20,7 +20,6 @@ from jaxsyn.data.store import example_check, manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import subset
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 from jaxsyn.utils import progress
@@ -114,9 +113,6 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     InputError: The text, trees or records of the split cannot be read.
   """
   records, last = dataset.split(name), 0
-  drawn = None
-  if "subset" in dataset.manifest["splits"][name]:
-    drawn = subset.read(dataset.directory, name)
   sentences = [dataset.sentences(name, side) for side in schema.SIDES]
   options = schema.encoding(dataset.manifest)
   options["vocabularies"] = tuple(map(dataset.vocabulary, schema.SIDES))
@@ -129,7 +125,7 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
       made = example.encode_all(source, target, lines=line, **options)
       _compare(rows, made)
       _compare(rows, _texts(pairs))
-      _check_lines(line, last, drawn, subset.file_of(name))
+      _check_lines(line, last)
       last = int(line[-1])
       bar.advance(len(rows))
       yield len(rows)
@@ -137,13 +133,8 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     next(rest, None)
 
 
-def _check_lines(
-  line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
-) -> None:
-  """Raises InvalidExampleError unless line numbers ascend within the subset."""
-  if drawn is not None and not np.isin(line, drawn).all():
-    i = int(np.argmin(np.isin(line, drawn)))
-    raise InvalidExampleError(i, f"line {line[i]} is not in {file}")
+def _check_lines(line: np.ndarray, last: int) -> None:
+  """Raises InvalidExampleError unless line numbers ascend, after `last`."""
   before = np.append(last, line[:-1])
   if (line <= before).any():
     i = int(np.argmax(line <= before))

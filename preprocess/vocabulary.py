@@ -7,12 +7,14 @@ import json
 import pathlib
 from collections.abc import Sequence
 
+import numpy as np
+
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence.vocabulary import Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean
+from jaxsyn.preprocess import clean, selection
 from jaxsyn.preprocess.job import JobContext
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -100,20 +102,19 @@ def sampled_pairs(context: JobContext) -> list[Pair]:
   If there are too many pairs, those with the lowest hashes are sampled, so that
   the sample depends only on the pairs.
   """
-  dropped = context.summary("duplicates")["dropped"][context.config.data.train]
-  candidates = len(context.line_ranges[0]) - sum(dropped.values())
+  candidates = context.summary("duplicates")["kept"]
   limit = _HASHES * _SAMPLE // candidates
   sampled = []
   for number in context.train_chunks:
     pairs = context.chunk(number).pairs()
-    for row in clean.kept_rows(context, number):
+    for row in selection.kept_rows(context, number):
       if candidates <= _SAMPLE or _hash(pairs[row]) < limit:
         sampled.append(pairs[row])
   return sampled
 
 
 def _hash(pair: Pair) -> int:
-  return int.from_bytes(clean.pair_key(pair)[:8], "little")
+  return int.from_bytes(selection.pair_key(pair)[:8], "little")
 
 
 def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
@@ -128,7 +129,9 @@ def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
   return not wrong
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Returns a dict from each side to the path of its vocabulary.
 
   Copies a vocabulary of another dataset, whose folder workers may not see.
@@ -143,26 +146,29 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   return paths
 
 
-def rows_that_fit(
-  context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
-) -> tuple[list[int], dict[str, int]]:
-  """Returns the indices of pairs whose sides are neither empty nor too long.
+def drop_long(
+  context: JobContext, pairs: Sequence[Pair], code_P: np.ndarray
+) -> np.ndarray:
+  """Drops pairs with a side that is too long or has no subwords.
 
   A side is too long if it has more than max_subwords subwords, including EOS. A
   side with text may have no subwords: the vocabulary reads a lone "▁" as a space.
 
+  Args:
+    context: Preparation job.
+    pairs: Training pairs.
+    code_P: Code of each pair, see `preprocess.clean`.
+
   Returns:
-    Indices, and reason -> number of dropped pairs.
+    Codes with those of the dropped pairs.
   """
-  options = context.config.prepare
+  prepare, code_P = context.config.prepare, code_P.copy()
+  codes = clean.drop_codes(prepare)
   source, target = (context.vocabularies[side] for side in schema.SIDES)
-  kept, dropped = [], {"empty": 0, "max_subwords": 0}
-  for row in rows:
+  for row in np.flatnonzero(code_P == 0).tolist():
     lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
     if not all(lengths):
-      dropped["empty"] += 1
-    elif max(lengths) + 1 > options.max_subwords:  # EOS is one more
-      dropped["max_subwords"] += 1
-    else:
-      kept.append(row)
-  return kept, dropped
+      code_P[row] = codes["empty"]
+    elif max(lengths) + 1 > prepare.max_subwords:  # EOS is one more
+      code_P[row] = codes["max_subwords"]
+  return code_P

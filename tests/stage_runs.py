@@ -9,7 +9,7 @@ from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
 from jaxsyn.preprocess.inputs import read_inputs
 from jaxsyn.preprocess.job import JobContext
-from jaxsyn.preprocess.stages import STAGES, results, run_task
+from jaxsyn.preprocess.stages import STAGES, combine, results, run_task
 
 SELECTION = ("read", "clean", "duplicates")
 
@@ -49,5 +49,5 @@ def run(context, names=SELECTION):
     for number in range(stage.count(context)):
       run_task(context, name, number)
     found = results(context, name)
-    context.outputs.write_summary(name, stage.combine(context, found))
+    combine(context, name, found)
   return found

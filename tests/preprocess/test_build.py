@@ -273,7 +273,7 @@ def test_drops_pairs_with_too_many_subwords(tmp_path):
   assert 0 < dropped == 60 - len(records)
   assert max(len(one["source_id"]) for one in records) == 9
   config.prepare.max_subwords = 2
-  check_rejected(config, "max_subwords=2 drops all")
+  check_rejected(config, r"is left of 60 \(dropped: max_subwords 60\)")
 
 
 def test_a_prepared_folder_is_used_anywhere(made, tmp_path, capsys):

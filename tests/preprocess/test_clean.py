@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import stage_runs
 from raw_corpora import chain, corpus, lines_of, raw_of, write_lines
@@ -14,7 +15,7 @@ from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import build, clean
+from jaxsyn.preprocess import build, clean, selection
 
 OFF = Clean(0, 0, 0.0, duplicates=False, language=False)
 
@@ -28,12 +29,11 @@ def kept(pairs, **options):
       clean=dataclasses.replace(OFF, **options),
     )
     stage_runs.run(context)
-    rows = [
-      context.chunk(chunk).lines[row]
-      for chunk in context.chunks("train")
-      for row in clean.kept_rows(context, chunk)
-    ]
-    dropped = context.summary("duplicates")["dropped"]["train"]
+    chunks = context.chunks("train")
+    code_P = np.concatenate([selection.codes_of(context, n) for n in chunks])
+    codes = clean.drop_codes(context.config.prepare)
+    dropped = clean.count_dropped(code_P, codes)
+    rows = np.flatnonzero(code_P == 0).tolist()
     return rows, {reason: n for reason, n in dropped.items() if n}
 
 
@@ -72,7 +72,7 @@ def test_duplicates_keep_the_first(monkeypatch):
   pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a", "b")]
   assert kept(pairs, duplicates=True) == ([0, 1, 3], {"duplicates": 2})
   # In other chunks and partitions.
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
+  monkeypatch.setattr(selection, "_PARTITION_PAIRS", 1500)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}
   rows, dropped = kept([*zip(lines, lines)], duplicates=True)

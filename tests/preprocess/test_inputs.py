@@ -22,6 +22,7 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence import conllu, text
+from jaxsyn.data.sentence.parsers import udpipe
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, raw
@@ -255,6 +256,17 @@ def test_options_that_affect_files_change_the_key(
   plain = key_of(config)
   set_options(config, {option: value})
   assert (key_of(config) != plain) == changes
+
+
+def test_the_longest_line_of_a_parser_changes_the_key(
+  tmp_path, prepared, monkeypatch
+):
+  config = corpus(tmp_path)
+  model = str(prepared / "parser.source.udpipe")
+  set_options(config, {CONLLU: {}, PARSER: model})
+  plain = key_of(config)
+  monkeypatch.setattr(udpipe, "LONGEST_LINE", 99)
+  assert key_of(config) != plain
 
 
 def chunks_of(folder, lines, size, streams):

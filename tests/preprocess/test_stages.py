@@ -40,17 +40,17 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import (
   build,
-  clean,
   inputs,
   job,
   runners,
+  selection,
   stages,
   verify,
   vocabulary,
 )
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
-from jaxsyn.storage import checksums, files, remote
+from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINES, PAIRS = 1200, 400  # of the training split, and of its subset
@@ -109,20 +109,17 @@ def test_shards_are_full_and_hold_the_same_examples(whole):
     assert counts == [shard["examples"] for shard in train["shards"]]
 
 
-def test_draws_clean_lines_and_records_them(whole):
+def test_draws_clean_lines(whole):
   config, folder, _ = whole
   manifest = manifests.read(folder)
   train = manifest["splits"]["train"]
   numbers = [int(example["line"]) for example in Dataset(folder).split("train")]
-  drawn = gzip.decompress((folder / "text" / "train.drawn.gz").read_bytes())
-  assert numbers == [*map(int, drawn.split())] == sorted(set(numbers))
+  assert numbers == sorted(set(numbers))
   assert len(numbers) == PAIRS == train["examples"]
   dropped = train["dropped"]
   assert train["lines"] == PAIRS + sum(dropped.values()) == LINES
   clean_pairs = LINES - dropped["duplicates"] - dropped["max_words"]
-  file = "text/train.drawn.gz"
-  subset = {"pairs": PAIRS, "of": clean_pairs, "seed": 5, "lines": file}
-  assert train["subset"] == subset and file in manifest["files"]
+  assert train["subset"] == {"pairs": PAIRS, "of": clean_pairs, "seed": 5}
   report = (folder / "report.txt").read_text()
   assert f"subset     {PAIRS} of {clean_pairs:,} clean pairs" in report
   # None is a line that cleaning would drop.
@@ -165,7 +162,7 @@ def two_processes(config, monkeypatch):
 def small_chunks(config, monkeypatch):
   monkeypatch.setattr(job, "MIN_LINES", 64)
   monkeypatch.setattr(job, "MAX_LINES", 64)
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 500)
+  monkeypatch.setattr(selection, "_PARTITION_PAIRS", 500)
 
 
 @pytest.mark.parametrize("change", [two_processes, small_chunks])
@@ -255,8 +252,8 @@ def rows_of_subset(context, size, seed):
   )
   config = dataclasses.replace(context.config, prepare=prepare)
   other = job.JobContext(dataclasses.replace(context.job, config=config))
-  other.outputs.write_summary("duplicates", clean.select(other, []))
-  return clean.kept_rows(other, 0)
+  stages.combine(other, "duplicates", [])
+  return selection.kept_rows(other, 0)
 
 
 def test_every_line_is_drawn_equally_often(tmp_path):
@@ -292,26 +289,6 @@ def test_a_smaller_subset_is_in_a_larger_one_of_the_same_seed(tmp_path):
     rows_of_subset(context, 60, 5)
 
 
-def test_verify_finds_changed_line_numbers(whole, tmp_path, capsys):
-  config, folder, _ = whole
-  verify.run(folder)
-  assert "is intact" in capsys.readouterr().out
-  copy = tmp_path / "copy"
-  shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("work"))
-  path = copy / "text" / "train.drawn.gz"
-  path.write_bytes(gzip.compress(b"1\n2\n3\n", mtime=0))
-  with pytest.raises(InputError, match=r"train\.drawn\.gz"):
-    verify.run(copy)
-  # With checksums of the new content, records are compared with it.
-  manifest = manifests.read(copy)
-  sums = checksums.file_checksums(copy, manifest["files"])
-  manifests.write(copy, {**manifest, "files": sums})
-  with pytest.raises(InputError, match=r"line \d+ is not in .*train\.drawn"):
-    verify.run(copy)
-  assert build.run(config) == folder
-  assert "is prepared already" in capsys.readouterr().out
-
-
 def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
   config = corpus(tmp_path)
   config.prepare.subset.update(pairs=40, seed=1)
@@ -320,12 +297,9 @@ def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
   train = manifests.read(folder)["splits"]["train"]
   assert train["dropped"]["max_subwords"] > 0
   assert train["examples"] == 40 - train["dropped"]["max_subwords"]
-  drawn = folder / "text" / "train.drawn.gz"
-  assert gzip.decompress(drawn.read_bytes()).count(b"\n") == 40
   verify.run(folder)
   config.prepare.subset.pairs = 0
   assert "subset" not in manifests.read(build.run(config))["splits"]["train"]
-  assert not drawn.exists()
 
 
 def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
@@ -349,16 +323,9 @@ def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
     assert pool.submit(runners.context_of, pickled).result() is not first
 
 
-def test_splits_the_command_line_for_beam():
-  words = "x --config a.py --runner=R --config.seed=1 --nobeam --project p"
-  ours, theirs = runners.split_command_line(
-    words.split(), {"config", "raw_dir", "beam"}
-  )
-  assert ours == ["x", "--config", "a.py", "--config.seed=1", "--nobeam"]
-  assert theirs == ["--runner=R", "--project", "p"]
-
-
 def test_reports_missing_beam_and_unknown_options():
+  with pytest.raises(InputError, match=r"--beam=--a 'b: No closing quotation"):
+    runners.beam("--a 'b")
   try:
     import apache_beam  # noqa: F401
   except ImportError:
@@ -366,7 +333,7 @@ def test_reports_missing_beam_and_unknown_options():
   else:
     message = "has an option --runnner=DirectRunner"
   with pytest.raises(InputError, match=message):
-    runners.check_beam_options(["--runnner=DirectRunner"])
+    runners.beam("--runnner=DirectRunner")
 
 
 IN_MEMORY = "--direct_running_mode=in_memory"
@@ -374,14 +341,14 @@ IN_MEMORY = "--direct_running_mode=in_memory"
 
 @pytest.fixture(scope="module")
 def beam():
-  """Runner on Beam, with options."""
+  """Returns a function from options of Beam to a runner."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  return lambda *options: functools.partial(runners.beam, options)
+  return runners.beam
 
 
 def test_runs_on_beam_in_this_process(whole, tmp_path, beam):
   config = again(whole, tmp_path, copy_raw=True)
-  runner = beam("--runner=DirectRunner", IN_MEMORY)
+  runner = beam(f"--runner=DirectRunner {IN_MEMORY}")
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = raw_of(config) / "test.conllu"
   path.write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
@@ -420,9 +387,9 @@ def test_beam_reports_why_it_failed(
 
 def test_runs_on_beam_with_two_processes(whole, tmp_path, beam):
   config = again(whole, tmp_path)
-  flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
-  flags += ["--direct_running_mode", "multi_processing"]
-  words = command(config, *flags)
+  options = "--runner=DirectRunner --direct_num_workers=2"
+  options += " --direct_running_mode multi_processing"
+  words = command(config, "--beam", options)
   done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
   assert done.returncode == 0, done.stderr
   assert records_of(config.data.directory) == whole[2]
@@ -463,8 +430,8 @@ def test_runs_on_dask_with_an_object_store_and_a_killed_worker(
       threading.Thread(target=kill, daemon=True).start()
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
-      options = (f"--runner={dask}", address, "--dask_partition_size=1")
-      build.run(config, runner=beam(*options))
+      options = f"--runner={dask} {address} --dask_partition_size=1"
+      build.run(config, runner=beam(options))
     assert killed
     names = set(files.names(f"{bucket}/data"))
     names = {x for x in names if not x.startswith(("work/", "manifest.json"))}

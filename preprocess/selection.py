@@ -1,0 +1,232 @@
+"""Selects the training pairs: cleaning, duplicates, and the random subset.
+
+Each line has a code: 0 if its pair is kept, otherwise the code of the reason for
+which it is dropped (`preprocess.clean`). Repeated pairs are found by hashes, among
+all chunks of lines. The subset depends on neither chunks nor processes.
+
+Letters: P sentence pair.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from jaxsyn.data import schema
+from jaxsyn.data.loader.philox import philox
+from jaxsyn.data.sentence.align import visible
+from jaxsyn.errors import InputError
+from jaxsyn.preprocess import clean
+from jaxsyn.preprocess.features import OPTIONAL
+from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.optional import Pair
+from jaxsyn.preprocess.outputs import Result, TaskOutput
+
+_PARTITION_PAIRS = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
+_BLOCK = 1 << 20  # lines that get random numbers at once
+
+
+def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
+  """Filters one chunk of training pairs; checks texts and optional input files.
+
+  Writes "codes", the code of each line; and "keys.N", the hashes and line indices
+  of the kept pairs whose hash is in partition N.
+
+  Raises:
+    InputError: A line has NUL, or input of an optional feature is malformed.
+  """
+  chunk = context.chunk(number)
+  pairs = chunk.pairs()
+  for feature in OPTIONAL:
+    feature.check(chunk, pairs)
+  data, options = context.config.data, context.config.prepare.clean
+  selected: dict[str, clean.Filter] = {}
+  if chunk.is_train:
+    selected = clean.filters(
+      options, data.source_language, data.target_language
+    )
+  tests = list(selected.values())
+  codes = (_first_code(pair, tests) for pair in pairs)
+  code_P = np.fromiter(codes, np.uint8, len(pairs))
+  rows = np.flatnonzero(code_P == 0)
+  for row in rows.tolist():
+    # UDPipe and other programs end a text at NUL. Other control characters do
+    # no harm, and texts for scoring must stay as they were published.
+    for side, line in zip(schema.SIDES, pairs[row]):
+      if "\0" in line:
+        raise InputError(
+          f"{chunk.place(side, row)}: there is a NUL character in the line."
+          " Remove it from the file (tr -d '\\000')."
+        )
+  if chunk.is_train:
+    out.write("codes", code_P.tobytes())
+    for partition, table in enumerate(_keys(chunk, pairs, rows)):
+      out.write(f"keys.{partition}", table.tobytes())
+  has_text = any(
+    visible(source) and visible(target) for source, target in pairs
+  )
+  return {"has_text": has_text, "lines": len(pairs)}
+
+
+def _first_code(pair: Pair, tests: Sequence[clean.Filter]) -> int:
+  for code, test in enumerate(tests, 1):
+    if test(*pair):
+      return code
+  return 0
+
+
+def check_texts(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
+  """Raises InputError if no pair of a split has text on both sides."""
+  for split in context.job.splits:
+    if any(results[n]["has_text"] for n in context.chunks(split.name)):
+      continue
+    source, target = (split.file_names(side) for side in schema.SIDES)
+    what = f"no line taken of {source} has text, and text in {target} too"
+    if not sum(context.summary("read")["counts"][split.name]["source"]):
+      what = f"{source} and {target} are empty"
+    raise InputError(
+      f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
+    )
+  return {}
+
+
+def pair_key(pair: Pair) -> bytes:
+  """Returns a 16-byte hash of a sentence pair; collisions are negligible."""
+  source, target = (text.encode() for text in pair)
+  size = len(source).to_bytes(8, "little")
+  return hashlib.blake2b(size + source + target, digest_size=16).digest()
+
+
+def _keys(
+  chunk: Chunk, pairs: Sequence[Pair], rows: np.ndarray
+) -> list[np.ndarray]:
+  """Returns the hashes and line indices of kept pairs by hash partition."""
+  partitions = partition_count(chunk.context)
+  if not partitions:
+    return []
+  keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
+  both = np.frombuffer(keys, "<u8").reshape(-1, 2)
+  lines = (rows + chunk.lines.start).astype("<u8")
+  table = np.column_stack([both, lines])
+  part = both[:, 0] % np.uint64(partitions)
+  return [table[part == i] for i in range(partitions)]
+
+
+def partition_count(context: JobContext) -> int:
+  """Returns the number of `find_duplicates` tasks, one per hash partition."""
+  if not context.config.prepare.clean.duplicates:
+    return 0
+  return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
+
+
+def find_duplicates(
+  context: JobContext, number: int, out: TaskOutput
+) -> Result:
+  """Finds repeated training pairs within one hash partition.
+
+  Writes "lines", the line indices of all copies but the first of each pair.
+  """
+  tables = [
+    np.frombuffer(
+      context.outputs.read(f"clean/{chunk}", f"keys.{number}"), "<u8"
+    )
+    for chunk in context.train_chunks
+  ]
+  one, two, lines = np.concatenate(tables).reshape(-1, 3).T
+  order = np.lexsort((lines, two, one))
+  is_copy = (np.diff(one[order]) == 0) & (np.diff(two[order]) == 0)
+  out.write("lines", lines[order[1:][is_copy]].astype("<i8").tobytes())
+  return {}
+
+
+def select(
+  context: JobContext, results: Sequence[Result], out: TaskOutput
+) -> Result:
+  """Selects training pairs, except for the length limit in subwords.
+
+  Writes "codes.N", the codes of the lines in training chunk N.
+
+  Returns:
+    "kept", the number of selected pairs.
+
+  Raises:
+    InputError: No training pair is left, or too few for the subset.
+  """
+  outputs, chunks = context.outputs, context.train_chunks
+  prepare, lines = context.config.prepare, context.line_ranges[0]
+  codes = clean.drop_codes(prepare)
+  of_chunks = [outputs.read(f"clean/{chunk}", "codes") for chunk in chunks]
+  code_P = np.frombuffer(bytearray().join(of_chunks), np.uint8)
+  for number in range(len(results)):
+    copies = np.frombuffer(outputs.read(f"duplicates/{number}", "lines"), "<i8")
+    code_P[copies - lines.start] = codes["duplicates"]
+  clean.check_left(clean.count_dropped(code_P, codes), len(lines))
+  if prepare.subset.pairs:
+    _draw_subset(context, code_P, codes["subset"])
+  for number in chunks:
+    of_chunk = context.chunk(number).lines
+    first, stop = of_chunk.start - lines.start, of_chunk.stop - lines.start
+    out.write(f"codes.{number}", code_P[first:stop].tobytes())
+  return {"kept": int((code_P == 0).sum())}
+
+
+def _draw_subset(context: JobContext, code_P: np.ndarray, code: int) -> None:
+  """Gives a code to all clean training pairs that are not in the random subset.
+
+  Each line has a random number that depends only on the seed and its index, and
+  the pairs with the lowest numbers are drawn. So for the same seed a smaller
+  subset is contained in a larger one.
+
+  Args:
+    context: Preparation job.
+    code_P: Code of each line of the training split; modified in place.
+    code: Code of the pairs that are not drawn.
+
+  Raises:
+    InputError: There are fewer clean pairs than the subset needs.
+  """
+  pairs, clean_pairs = context.config.prepare.subset.pairs, (code_P == 0).sum()
+  if pairs > clean_pairs:
+    raise InputError(
+      f"config.prepare.subset.pairs is {pairs:,}, but the training split has"
+      f" {clean_pairs:,} clean pairs, of {len(code_P):,}. Give at most"
+      f" {clean_pairs:,}, or 0 for all."
+    )
+  lowest = np.empty(0, np.uint64)
+  for _, ranks in _ranks(context, code_P):
+    lowest = np.append(lowest, ranks)
+    if len(lowest) > pairs:
+      lowest = np.partition(lowest, pairs - 1)[:pairs]
+  last = lowest.max()
+  for rows, ranks in _ranks(context, code_P):
+    code_P[rows[ranks > last]] = code
+
+
+def _ranks(
+  context: JobContext, code_P: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+  """Yields the kept rows in each block of lines, and their 64-bit random numbers."""
+  seed, start = context.config.prepare.subset.seed, context.line_ranges[0].start
+  for first in range(0, len(code_P), _BLOCK):
+    rows = np.flatnonzero(code_P[first : first + _BLOCK] == 0) + first
+    lines = rows + start
+    high, low, *_ = philox((seed, 0), (lines & 0xFFFFFFFF, lines >> 32, 0, 0))
+    yield rows, high << np.uint64(32) | low
+
+
+def codes_of(context: JobContext, number: int) -> np.ndarray:
+  """Returns the code of each line of a chunk, from `select`."""
+  chunk = context.chunk(number)
+  if not chunk.is_train:
+    return np.zeros(len(chunk.lines), np.uint8)
+  data = context.outputs.read("summaries/duplicates", f"codes.{number}")
+  return np.frombuffer(data, np.uint8)
+
+
+def kept_rows(context: JobContext, number: int) -> list[int]:
+  """Returns the indices of a chunk's lines that `select` keeps."""
+  return np.flatnonzero(codes_of(context, number) == 0).tolist()
