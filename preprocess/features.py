@@ -8,11 +8,14 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
 from jaxsyn.data.options import Prepare
-from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence import alignments, tree
 from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
@@ -23,13 +26,14 @@ from jaxsyn.preprocess.optional import (
   NO_TREE,
   OTHER_WORDS,
   USED,
-  Encoded,
   Examples,
+  Features,
   OptionalFeature,
   Pair,
   feature,
+  range_error,
 )
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput
 from jaxsyn.preprocess.penn import Brackets
 
 _LABELS = 20_000  # of an annotation without a fixed set of labels, per side
@@ -70,15 +74,17 @@ class Alternatives(OptionalFeature):
       if getattr(prepare.parse, f"{side}_alternatives")
     ]
 
-  def encode(self, examples: Examples) -> Encoded:
-    manifest = examples.chunk.context.manifest
-    encoded = Encoded([{} for _ in examples.rows], {})
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
+    manifest, counts = examples.chunk.context.manifest, Counts()
+    encoded: list[Features] = [{} for _ in examples.rows]
     for side in manifest["alternatives"]:
       ids = schema.relation_ids(manifest["relations"][side])
-      parses, counts = _matching_parses(examples, side)
-      if counts:
-        encoded.counts[f"alternatives.{side}"] = counts
-      for features, of_row in zip(encoded.features, parses, strict=True):
+      parses, uses = _matching_parses(examples, side)
+      if uses:
+        counts[f"alternatives.{side}"] = uses
+      for features, of_row in zip(encoded, parses, strict=True):
         heads, relations = list[int](), list[int]()
         for parse in of_row:
           heads += parse.head_W
@@ -87,7 +93,25 @@ class Alternatives(OptionalFeature):
           ]
         features |= feature(f"{side}_other_head", heads)
         features |= feature(f"{side}_other_relation", relations)
-    return encoded
+    return encoded, counts
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    for side in manifest["alternatives"]:
+      head, relation = f"{side}_other_head", f"{side}_other_relation"
+      heads, words = example[head], len(example[f"{side}_head"])
+      if len(heads) and (not words or len(heads) % words):
+        return f"{head} has a part of a parse"
+      if len(example[relation]) != len(heads):
+        return f"{relation} has another number of values"
+      parses = len(heads) // max(1, words)
+      try:
+        tree.depth(heads, np.full(parses, words))
+      except ValueError as error:
+        return f"{head}: {error}"
+      labels = len(manifest["relations"][side])
+      if message := range_error(relation, example[relation], 0, labels):
+        return message
+    return ""
 
 
 def _matching_parses(
@@ -141,24 +165,34 @@ class Alignments(OptionalFeature):
   def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
     return {"alignments": True} if context.config.prepare.alignments else {}
 
-  def encode(self, examples: Examples) -> Encoded:
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
     chunk, pairs = examples.chunk, examples.pairs
-    counts = dict.fromkeys((USED, NO_LINKS), 0)
-    links: Sequence[Links] = [()] * len(pairs)
-    encoded = Encoded([], {})
-    if "alignments.0" in chunk.split.streams:
-      links = _links(chunk, pairs)
-      encoded.counts["alignments"] = counts
+    uses = dict.fromkeys((USED, NO_LINKS), 0)
+    is_given = "alignments.0" in chunk.split.streams
+    links = _links(chunk, pairs) if is_given else [()] * len(pairs)
+    encoded = []
     for row in examples.rows:
-      counts[USED if links[row] else NO_LINKS] += 1
+      uses[USED if links[row] else NO_LINKS] += 1
       features = feature("links", [*itertools.chain(*links[row])])
       for side, text in zip(schema.SIDES, pairs[row]):
         pieces = chunk.context.vocabularies[side].encode(text)
         features |= feature(
           f"{side}_unit", alignments.units_of_pieces(text, pieces)
         )
-      encoded.features.append(features)
-    return encoded
+      encoded.append(features)
+    return encoded, {"alignments": uses} if is_given else {}
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    links, highest = example["links"], np.iinfo(np.int32).max
+    if len(links) % 2:
+      return "links has half a link"
+    errors = [range_error("links", links, 0, highest)]
+    for side in schema.SIDES:
+      last, unit = len(example[f"{side}_id"]) - 1, f"{side}_unit"
+      errors.append(range_error(unit, example[unit], -1, last))
+    return next(filter(None, errors), "")
 
 
 def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:

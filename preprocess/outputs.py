@@ -20,7 +20,7 @@ import os
 import pathlib
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,7 @@ _UNREADABLE = (
 )
 
 Result = dict[str, Any]
+Counts = dict[str, dict[str, int]]  # numbers by group and name
 
 
 @dataclasses.dataclass
@@ -196,3 +197,14 @@ class Outputs:
   def summary(self, stage: str) -> Result:
     """Returns the summary of a finished stage; InputError if it is corrupt."""
     return self.result(f"summaries/{stage}")
+
+
+def add_counts(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> Counts:
+  """Adds up numbers by group and name, such as those of several chunks."""
+  total: Counts = {}
+  for part in parts:
+    for group, numbers in part.items():
+      of_group = total.setdefault(group, {})
+      for name, number in numbers.items():
+        of_group[name] = of_group.get(name, 0) + number
+  return total

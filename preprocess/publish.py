@@ -86,13 +86,14 @@ def _describe(
 ) -> Result:
   """Returns the manifest entry of a split: its origin and counts."""
   lines = context.line_ranges[context.job.splits.index(split)]
-  trees, encoded = context.summary("trees"), context.summary("encode")
-  counts = encoded["counts"][split.name]
+  trees = context.summary("trees")
+  counts = dict(context.summary("encode")["counts"][split.name])
+  unknown, unparsed = counts.pop("unknown"), counts.pop("unparsed")
   entry = {
     "lines": len(lines),
     "dropped": trees["dropped"][split.name],
-    "unparsed": counts["unparsed"],
-    "unknown": {side: counts[f"unknown.{side}"] for side in schema.SIDES},
+    "unparsed": sum(unparsed.values()),
+    "unknown": unknown,
     # EOS alone.
     "blank": {side: int((index[side] == 1).sum()) for side in schema.SIDES},
     "tree_warnings": trees["warnings"][split.name],
@@ -100,7 +101,7 @@ def _describe(
     "raw_sha256": checksums.sha256_texts(
       context.job.sums[path] for path in split.text_paths
     ),
-    "optional": encoded["optional"][split.name],
+    "optional": counts,
   }
   subset = context.config.prepare.subset
   if subset.pairs and context.job.is_train(split):

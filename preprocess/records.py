@@ -7,7 +7,6 @@ depend on chunks of lines.
 
 from __future__ import annotations
 
-import collections
 import gzip
 import io
 import itertools
@@ -24,9 +23,9 @@ from jaxsyn.data.store.rows import ENCODED_TOGETHER, Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import optional, report, trees
 from jaxsyn.preprocess.features import OPTIONAL
-from jaxsyn.preprocess.job import JobContext, SplitInput
-from jaxsyn.preprocess.optional import Examples, Features
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.optional import Features
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput, add_counts
 from jaxsyn.storage import checksums, files
 
 _RECORDS = "records"
@@ -43,14 +42,20 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   """
   manifest = context.manifest
   examples, texts = trees.examples_of(context, number)
-  added, result = _optional_features(examples)
+  added: list[Features] = [{} for _ in examples.rows]
+  counts: list[Counts] = []
+  for feature in OPTIONAL:
+    if feature.name in manifest:
+      encoded, uses = feature.encode(examples, out)
+      counts.append(uses)
+      for features, of_feature in zip(added, encoded, strict=True):
+        features.update(of_feature)
   source, target = (
     examples.parses.get(side, texts[side]) for side in schema.SIDES
   )
   lines = np.array(examples.rows, np.int64) + examples.chunk.lines.start + 1
   vocabularies = tuple(context.vocabularies[side] for side in schema.SIDES)
   options = schema.encoding(manifest) | {"vocabularies": vocabularies}
-  counts = collections.Counter[str]()
   entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
   for begin in range(0, len(lines), ENCODED_TOGETHER):
     part = slice(begin, begin + ENCODED_TOGETHER)
@@ -61,7 +66,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
       names = [name for name in schema.FEATURES if name in added[begin]]
       more = Rows.of(added[part], names)
       rows = Rows({**rows.flat, **more.flat}, {**rows.start, **more.start})
-    counts.update(report.count(rows, manifest["sides"]))
+    counts.append(report.count(rows, manifest["sides"]))
     part_texts = {f"{side}_text": texts[side][part] for side in schema.SIDES}
     payloads = records.encode(rows, part_texts)
     frames += map(tfrecord.frame, payloads)
@@ -71,72 +76,41 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   out.write_array(f"sizes.{_RECORDS}", sizes)
   out.write_array("index", np.concatenate(entries))
   return {
-    **result,
     "examples": len(frames),
     "bytes": int(sizes.sum()),
     "lines": len(examples.chunk.lines),
-    "counts": counts,
+    "counts": add_counts(counts),
   }
-
-
-def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
-  """Encodes the optional features of examples; counts their input lines.
-
-  Returns:
-    Features of each example; "optional", the `counts` of `optional.Encoded`,
-    and "mismatch", the first mismatch.
-  """
-  added: list[Features] = [{} for _ in examples.rows]
-  result: Result = {"optional": {}, "mismatch": ""}
-  for feature in OPTIONAL:
-    if feature.name not in examples.chunk.context.manifest:
-      continue
-    if encoded := feature.encode(examples):
-      result["optional"].update(encoded.counts)
-      result["mismatch"] = result["mismatch"] or encoded.mismatch
-      for features, more in zip(added, encoded.features, strict=True):
-        features.update(more)
-  return added, result
 
 
 def combine(
   context: JobContext, results: Sequence[Result], out: TaskOutput
 ) -> Result:
-  """Plans the shards; reports optional features that do not match the text.
+  """Plans the shards, and adds up the counts of the chunks of each split.
 
   Returns:
-    "shards", the rows of chunks in each shard of each split; and by split the
-    sums of the results "optional" and "counts".
+    "shards", the rows of chunks in each shard of each split; and "counts", the
+    counts of `report.count` and of optional features by split.
 
   Raises:
     InputError: A stream of an optional feature does not match the text at all.
   """
   shards: list[list[list[Part]]] = []
-  used: dict[str, Result] = {}
-  counts: dict[str, collections.Counter[str]] = {}
+  counts: dict[str, Counts] = {}
   for split in context.job.splits:
     chunks = context.chunks(split.name)
-    of_split = [results[n] for n in chunks]
-    used[split.name] = optional.total([r["optional"] for r in of_split])
-    counts[split.name] = collections.Counter()
-    for result in of_split:
-      counts[split.name].update(result["counts"])
-    if mismatch := next(filter(None, (r["mismatch"] for r in of_split)), ""):
-      print(mismatch, flush=True)
-    _check_matches(split, used[split.name])
+    of_split = add_counts(results[n]["counts"] for n in chunks)
+    for stream, uses in of_split.items():
+      if uses.get(optional.OTHER_WORDS) and not uses[optional.USED]:
+        side = stream.partition(".")[2] or "source"
+        raise InputError(
+          f"{split.file_names(f'{stream}.0')}: no tree has the words of its line"
+          f" of {split.file_names(side)} ({uses}). Give trees of the same text,"
+          " tokenized in the same way."
+        )
+    counts[split.name] = of_split
     shards.append(_shards(context, chunks, results))
-  return {"shards": shards, "optional": used, "counts": counts}
-
-
-def _check_matches(split: SplitInput, counts: Result) -> None:
-  for stream, uses in counts.items():
-    if uses.get(optional.OTHER_WORDS) and not uses[optional.USED]:
-      side = stream.partition(".")[2] or "source"
-      raise InputError(
-        f"{split.file_names(f'{stream}.0')}: no tree has the words of its line"
-        f" of {split.file_names(side)} ({uses}). Give trees of the same text,"
-        " tokenized in the same way."
-      )
+  return {"shards": shards, "counts": counts}
 
 
 def _shards(

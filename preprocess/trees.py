@@ -7,7 +7,6 @@ is named by a hash of the lines and the parser. A changed line costs one file.
 
 from __future__ import annotations
 
-import collections
 import gzip
 import pathlib
 import re
@@ -28,7 +27,7 @@ from jaxsyn.preprocess.job import (
   unpack_parses,
 )
 from jaxsyn.preprocess.optional import Examples
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput, add_counts
 from jaxsyn.storage import checksums, files
 
 _CUT = 128  # a file ends after a line whose hash is 0 modulo this ...
@@ -45,12 +44,12 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   """
   chunk = context.chunk(number)
   pairs, code_P = chunk.pairs(), selection.codes_of(context, number)
-  result: Result = {"lines": len(pairs), "relations": {}, "trees": {}}
-  result["dropped"] = {}
+  counts: Counts = {"dropped": {}}
   if chunk.is_train:
     code_P = vocabulary.drop_long(context, pairs, code_P)
     codes = clean.drop_codes(context.config.prepare)
-    result["dropped"] = clean.count_dropped(code_P, codes)
+    counts["dropped"] = clean.count_dropped(code_P, codes)
+  result: Result = {"lines": len(pairs), "relations": {}, "counts": counts}
   rows = np.flatnonzero(code_P == 0).tolist()
   out.write_array("rows", np.array(rows, np.int64))
   options = context.config.prepare.parse
@@ -75,7 +74,7 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
     out.write_json(f"parses.{side}", pack_parses(parses[side], with_rows))
     relations = (parse.relation_W for parse in parses[side])
     result["relations"][side] = _union(relations)
-    result["trees"][side] = tree_warnings.count(parses[side])
+    counts[side] = tree_warnings.count(parses[side])
   examples = Examples(chunk, rows, parses)
   return result | {f.name: f.scan(examples, out) for f in OPTIONAL}
 
@@ -118,12 +117,12 @@ def combine(
 
   data, options = context.config.data, context.config.prepare
   train = [results[n] for n in context.train_chunks]
-  dropped = {}
+  dropped, warnings = {}, {}
   for split in context.job.splits:
-    counts = collections.Counter[str]()
-    for number in context.chunks(split.name):
-      counts.update(results[number]["dropped"])
-    dropped[split.name] = dict(counts)
+    of_split = [results[n]["counts"] for n in context.chunks(split.name)]
+    counts = add_counts(of_split)
+    dropped[split.name] = counts.pop("dropped")
+    warnings[split.name] = _warnings(split.name, counts)
   clean.check_left(dropped[data.train], len(context.line_ranges[0]))
   sides = options.parse.sides
   relations = {}
@@ -142,10 +141,6 @@ def combine(
   for feature in OPTIONAL:
     of_feature = [result[feature.name] for result in results]
     manifest |= feature.manifest(context, of_feature)
-  warnings = {
-    split.name: _report_warnings(context, split.name, results)
-    for split in context.job.splits
-  }
   return {"manifest": manifest, "dropped": dropped, "warnings": warnings}
 
 
@@ -153,16 +148,11 @@ def _union(groups: Iterable[Iterable[str]]) -> list[str]:
   return sorted(set[str]().union(*groups))
 
 
-def _report_warnings(
-  context: JobContext, split: str, results: Sequence[Result]
-) -> dict[str, list[str]]:
+def _warnings(split: str, stats: Counts) -> dict[str, list[str]]:
   """Prints and returns warnings about a split's trees, by side."""
   warnings: dict[str, list[str]] = {}
-  for side in context.config.prepare.parse.sides:
-    stats = tree_warnings.Stats()
-    for number in context.chunks(split):
-      stats.update(results[number]["trees"][side])
-    if messages := tree_warnings.find_warnings(stats):
+  for side, of_side in stats.items():
+    if messages := tree_warnings.find_warnings(of_side):
       warnings[side] = messages
       for message in messages:
         print(f"warning: {split}, {side} trees: {message}", flush=True)

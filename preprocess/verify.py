@@ -9,17 +9,19 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
+from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 from jaxsyn.utils import progress
@@ -118,14 +120,14 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
   options["vocabularies"] = tuple(map(dataset.vocabulary, schema.SIDES))
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
-      example_check.check(rows, dataset.manifest)
       line = rows.flat["line"]
       pairs = list(itertools.islice(zip(*sentences), len(rows)))
       source, target = zip(*pairs)
       made = example.encode_all(source, target, lines=line, **options)
       _compare(rows, made)
       _compare(rows, _texts(pairs))
-      _check_lines(line, last)
+      check_optional(rows, dataset.manifest)
+      check_lines(line, last)
       last = int(line[-1])
       bar.advance(len(rows))
       yield len(rows)
@@ -133,7 +135,19 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     next(rest, None)
 
 
-def _check_lines(line: np.ndarray, last: int) -> None:
+def check_optional(rows: Rows, manifest: Mapping[str, Any]) -> None:
+  """Raises InvalidExampleError if an optional feature has invalid values.
+
+  Their input files are not in the dataset directory, so they are not compared.
+  """
+  features = [feature for feature in OPTIONAL if feature.name in manifest]
+  for i, stored in enumerate(rows.examples() if features else ()):
+    for feature in features:
+      if error := feature.error(stored, manifest):
+        raise InvalidExampleError(i, error)
+
+
+def check_lines(line: np.ndarray, last: int) -> None:
   """Raises InvalidExampleError unless line numbers ascend, after `last`."""
   before = np.append(last, line[:-1])
   if (line <= before).any():

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 
 import disks
+import numpy as np
 import pytest
 import web_server
 import zstandard
@@ -30,6 +31,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.rows import InvalidExampleError
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, inputs, publish, verify
 from jaxsyn.storage import checksums
@@ -489,6 +491,15 @@ def test_verification_compares_records_with_the_text(
   with pytest.raises(InputError, match="out is corrupt: "):
     verify.run(folder)
   assert error in capsys.readouterr().out
+
+
+def test_verification_compares_line_numbers(made):
+  rows = next(Dataset(made[1]).split("train").rows(["line"]))
+  verify.check_lines(rows.flat["line"], 0)
+  with pytest.raises(InvalidExampleError, match="line 1 comes after 1"):
+    verify.check_lines(rows.flat["line"], 1)
+  with pytest.raises(InvalidExampleError, match="line 2 comes after 3"):
+    verify.check_lines(np.array([3, 2]), 0)
 
 
 @pytest.mark.parametrize("renamed", [1, 4])

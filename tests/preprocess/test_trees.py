@@ -93,7 +93,9 @@ def test_trees_are_named_by_the_kept_lines(parser, tmp_path):
     vocabulary=Subwords(size=60),
   )
   assert rows == [1, *range(4, 704)]
-  dropped = {reason: n for reason, n in result["dropped"].items() if n}
+  dropped = {
+    reason: n for reason, n in result["counts"]["dropped"].items() if n
+  }
   assert dropped == {"empty": 2, "max_words": 1}
   # Several runs of lines have been parsed.
   assert len([*tmp_path.glob("out/work/parse/*.gz")]) > 1
@@ -228,9 +230,10 @@ def test_counts_unknown_subwords_and_sentences_without_trees():
     for i in range(2)
   ]
   rows = Rows.of(examples, [*columns])
-  counts = {"unknown.source": 2, "unknown.target": 1, "unparsed": 1}
+  unknown = {"source": 2, "target": 1}
+  counts = {"unknown": unknown, "unparsed": {"source": 1}}
   assert report.count(rows, ["source"]) == counts
-  assert report.count(rows, []) == counts | {"unparsed": 0}
+  assert report.count(rows, []) == {"unknown": unknown, "unparsed": {}}
 
 
 SPLIT = {
