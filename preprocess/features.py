@@ -158,9 +158,11 @@ class Alignments(OptionalFeature):
 
   options: Mapping[str, str] = {"alignments": "alignments"}
 
-  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
-    if "alignments.0" in chunk.split.streams:
-      _links(chunk, pairs)
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    """Checks the links, so that errors are reported with those of other files."""
+    if "alignments.0" in examples.chunk.split.streams:
+      _links(examples.chunk, examples.pairs)
+    return {}
 
   def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
     return {"alignments": True} if context.config.prepare.alignments else {}

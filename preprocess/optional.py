@@ -79,9 +79,6 @@ class OptionalFeature:
         streams[f"{stream}.{i}"] = option, name
     return streams
 
-  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
-    """Raises InputError for malformed input, before the text is parsed."""
-
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Collects the feature's labels in a chunk, which `manifest` combines."""
     return {}

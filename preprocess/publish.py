@@ -22,6 +22,7 @@ from jaxsyn.options import as_dict
 from jaxsyn.preprocess import inputs, records, report, stages
 from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
 from jaxsyn.preprocess.outputs import Result
+from jaxsyn.preprocess.vocabulary import model_file
 from jaxsyn.storage import checksums, files, remote
 
 _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
@@ -42,7 +43,7 @@ def complete(context: JobContext) -> dict[str, Any]:
   for number, split in enumerate(job.splits):
     entry, indexes[split.name] = records.write_index(context, number, shards)
     splits[split.name] = entry | _describe(context, split, indexes[split.name])
-  models = _copy_models(context)
+  models = _copy_parsers(context)
   title = _title(job, models["vocabulary"])
   left_out = job.left_out
   text = report.text(
@@ -114,15 +115,13 @@ def _describe(
   return entry
 
 
-def _copy_models(context: JobContext) -> dict[str, Any]:
-  """Copies vocabularies and parsers; returns their entries in the manifest."""
-  job, joint = context.job, context.config.prepare.vocabulary.joint
+def _copy_parsers(context: JobContext) -> dict[str, Any]:
+  """Copies parsers; returns the manifest entries of vocabularies and parsers."""
+  job, options = context.job, context.config.prepare.vocabulary
   vocabularies, parsers = {}, {}
   for side, vocabulary in context.vocabularies.items():
-    file = "vocabulary.model" if joint else f"{side}.model"
-    files.copy(vocabulary.path, job.new / file)
     vocabularies[side] = {
-      "file": file,
+      "file": model_file(options, side),
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
     }

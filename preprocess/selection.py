@@ -19,7 +19,6 @@ from jaxsyn.data.loader.philox import philox
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.preprocess.job import Chunk, JobContext
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
@@ -29,18 +28,16 @@ _BLOCK = 1 << 20  # lines that get random numbers at once
 
 
 def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
-  """Filters one chunk of training pairs; checks texts and optional input files.
+  """Filters one chunk of training pairs.
 
   Writes "codes", the code of each line; and "keys.N", the hashes and line indices
   of the kept pairs whose hash is in partition N.
 
   Raises:
-    InputError: A line has NUL, or input of an optional feature is malformed.
+    InputError: A line has NUL.
   """
   chunk = context.chunk(number)
   pairs = chunk.pairs()
-  for feature in OPTIONAL:
-    feature.check(chunk, pairs)
   data, options = context.config.data, context.config.prepare.clean
   selected: dict[str, clean.Filter] = {}
   if chunk.is_train:

@@ -8,6 +8,7 @@ is named by a hash of the lines and the parser. A changed line costs one file.
 from __future__ import annotations
 
 import gzip
+import json
 import pathlib
 import re
 import zlib
@@ -32,7 +33,7 @@ from jaxsyn.storage import checksums, files
 
 _CUT = 128  # a file ends after a line whose hash is 0 modulo this ...
 _MAX_CUTS = 4  # ... or after _MAX_CUTS * _CUT lines
-_ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
+_ID = re.compile(r"^# sent_id = $", re.MULTILINE)
 
 
 def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
@@ -69,7 +70,10 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
         for parse, name in zip(parses[side], names)
       ]
     else:
-      parses[side], texts = _parsed(context, side, kept, names, out)
+      parses[side], texts = _parsed(context, side, kept, out)
+      texts = [
+        _ID.sub(f"# sent_id = {name}", text) for name, text in zip(names, texts)
+      ]
     _write_rows(out, f"conllu.{side}", texts)
     out.write_json(f"parses.{side}", pack_parses(parses[side], with_rows))
     relations = (parse.relation_W for parse in parses[side])
@@ -160,40 +164,22 @@ def _warnings(split: str, stats: Counts) -> dict[str, list[str]]:
 
 
 def _parsed(
-  context: JobContext,
-  side: str,
-  lines: Sequence[str],
-  names: Sequence[str],
-  out: TaskOutput,
+  context: JobContext, side: str, lines: Sequence[str], out: TaskOutput
 ) -> tuple[list[Parse], list[str]]:
   """Parses lines of one side; returns their parses and CoNLL-U texts.
 
-  A line that the parser splits into sentences has several trees.
-
-  Args:
-    context: Preparation job.
-    side: Side of the lines.
-    lines: Lines to parse.
-    names: Name of each line, for the comment `# sent_id`.
-    out: Output for messages.
+  A line that the parser splits into sentences has several trees. They have no
+  names: the comments `# sent_id` are empty.
   """
   # At most about 16 files per chunk, or large corpora would fill the disk with
   # small files.
   largest = max(split.chunk_lines for split in context.job.splits)
-  parses, texts = list[Parse](), [""] * len(lines)
+  parser, folder = context.parsers[side], context.job.work / "parse"
+  texts: list[str] = []
   for run in runs_of_lines(lines, max(_CUT, largest // 16)):
-    part = lines[run.start : run.stop]
-    folder = context.job.work / "parse"
-    text = parse_lines(part, context.parsers[side], folder, out)
-    blocks = conllu.blocks_of_text(text, f"trees of the {side}")
-    parses += conllu.match(blocks, part, f"kept lines of the {side}")
-    for block in text.split("\n\n")[:-1]:
-      match = _ID.search(block)
-      assert match, "each block has the number of its line"
-      row = run.start + int(match[1])
-      name = f"# sent_id = {names[row]}"
-      texts[row] += f"{_ID.sub(name, block, count=1)}\n\n"
-  return parses, texts
+    texts += parse_lines(lines[run.start : run.stop], parser, folder, out)
+  blocks = conllu.blocks_of_text("".join(texts), f"trees of the {side}")
+  return [*conllu.match(blocks, lines, f"kept lines of the {side}")], texts
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -213,34 +199,30 @@ def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
 
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
-) -> str:
+) -> list[str]:
   """Parses lines, or reuses the parses that an earlier run stored.
-
-  Sentence ids are indices of lines.
 
   Args:
     lines: Sentences.
     parser: Parser of the lines.
-    folder: Folder of stored parses, gzip files that begin with their own name.
+    folder: Folder of stored parses.
     out: Output that gets a message if a file is corrupt.
+
+  Returns:
+    CoNLL-U text of each line, with empty comments `# sent_id`.
   """
   key = checksums.sha256_texts([parser.key, *lines])[:32]
-  path = folder / f"{key}.conllu.gz"
-  # gzip has a checksum, but an empty file is valid, and so is a file that was
-  # renamed or appended to itself.
-  first_line = f"# chunk = {path.name}\n"
+  path = folder / f"{key}.json.gz"
   if files.is_file(path):
     try:
-      text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
-      before, trees = text.split(first_line)
-      if not before:
-        return trees
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError):
+      stored = json.loads(gzip.decompress(files.read_bytes(path)))
+      if stored["key"] == key:  # it is false in a file that was renamed
+        return stored["texts"]
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
       pass
     out.add_message(f"corrupt: {path}; parsing its lines again")
-  ids = [str(i) for i in range(len(lines))]
-  trees = "".join(parser.conllu_all(lines, ids))
+  texts = parser.conllu_all(lines, [""] * len(lines))
+  content = json.dumps({"key": key, "texts": texts}, ensure_ascii=False)
   # Level 6 compresses text as well as 9, three times as fast.
-  data = gzip.compress(f"{first_line}{trees}".encode(), 6, mtime=0)
-  files.write_bytes(path, data)
-  return trees
+  files.write_bytes(path, gzip.compress(content.encode(), 6, mtime=0))
+  return texts

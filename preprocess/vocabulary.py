@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import pathlib
 from collections.abc import Sequence
 
 import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, selection
@@ -62,31 +59,20 @@ def count(context: JobContext) -> int:
 def make_vocabulary(
   context: JobContext, number: int, out: TaskOutput
 ) -> Result:
-  """Trains a vocabulary on the sampled pairs, or reuses an intact file.
+  """Trains a vocabulary on the sampled pairs.
 
   Returns:
     Side -> path of its vocabulary.
   """
   options = context.config.prepare.vocabulary
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
-  columns = [schema.SIDES.index(side) for side in sides]
   pairs = sampled_pairs(context)
   lines: list[str] = []
-  for column in columns:
-    lines += [pair[column] for pair in pairs]
-  # The name is a hash of all that the vocabulary depends on.
-  recorded = dataclasses.asdict(options)
-  del recorded["like"]  # the lines depend on it
-  content = [json.dumps(recorded, sort_keys=True), *lines]
-  key = checksums.sha256_texts(content)[:32]
-  path = context.job.work / f"vocabulary-{key}.model"
-  if _is_intact(path, out):
-    made = Vocabulary(path)
-  else:
-    out.add_message(f"training a vocabulary on {len(lines):,} lines")
-    made = train(lines, path, options)
-    sums = checksums.file_checksums(path.parent, [path.name])
-    files.write_json(path.with_suffix(".json"), sums)
+  for side in sides:
+    lines += [pair[schema.SIDES.index(side)] for pair in pairs]
+  path = context.job.new / model_file(options, sides[0])
+  out.add_message(f"trained a vocabulary on {len(lines):,} lines")
+  made = train(lines, path, options)
   if made.size != options.size:
     out.add_message(
       f"the text is enough for a vocabulary of {made.size} pieces, not"
@@ -94,6 +80,11 @@ def make_vocabulary(
     )
   out.add_file(path, checksums.crc_of(path))
   return dict.fromkeys(sides, str(path))
+
+
+def model_file(options: Subwords, side: str) -> str:
+  """Returns the name of a side's vocabulary in the dataset directory."""
+  return "vocabulary.model" if options.joint else f"{side}.model"
 
 
 def sampled_pairs(context: JobContext) -> list[Pair]:
@@ -117,18 +108,6 @@ def _hash(pair: Pair) -> int:
   return int.from_bytes(selection.pair_key(pair)[:8], "little")
 
 
-def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
-  """Returns whether a vocabulary file matches its recorded checksum."""
-  try:
-    expected = files.read_json(path.with_suffix(".json"))[path.name]
-    wrong = checksums.corrupt_files(path.parent, {path.name: expected})
-  except (OSError, ValueError, LookupError, TypeError):  # absent or corrupt
-    return False
-  if wrong:
-    out.add_message(f"corrupt: {wrong}")
-  return not wrong
-
-
 def combine(
   context: JobContext, results: Sequence[Result], out: TaskOutput
 ) -> Result:
@@ -140,7 +119,8 @@ def combine(
   for result in results:
     paths |= result
   for side, given in given_vocabularies(context.config).items():
-    path = context.job.work / f"vocabulary-{given.sha256[:32]}.model"
+    options = context.config.prepare.vocabulary
+    path = context.job.new / model_file(options, side)
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths
