@@ -43,7 +43,7 @@ def complete(context: JobContext) -> dict[str, Any]:
   for number, split in enumerate(job.splits):
     entry, indexes[split.name] = records.write_index(context, number, shards)
     splits[split.name] = entry | _describe(context, split, indexes[split.name])
-  models = _copy_parsers(context)
+  models = _copy_models(context)
   title = _title(job, models["vocabulary"])
   left_out = job.left_out
   text = report.text(
@@ -115,13 +115,15 @@ def _describe(
   return entry
 
 
-def _copy_parsers(context: JobContext) -> dict[str, Any]:
-  """Copies parsers; returns the manifest entries of vocabularies and parsers."""
+def _copy_models(context: JobContext) -> dict[str, Any]:
+  """Copies vocabularies and parsers; returns their entries in the manifest."""
   job, options = context.job, context.config.prepare.vocabulary
   vocabularies, parsers = {}, {}
   for side, vocabulary in context.vocabularies.items():
+    file = model_file(options, side)
+    files.copy(vocabulary.path, job.new / file)
     vocabularies[side] = {
-      "file": model_file(options, side),
+      "file": file,
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
     }

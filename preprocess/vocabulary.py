@@ -70,7 +70,7 @@ def make_vocabulary(
   lines: list[str] = []
   for side in sides:
     lines += [pair[schema.SIDES.index(side)] for pair in pairs]
-  path = context.job.new / model_file(options, sides[0])
+  path = context.outputs.folder / model_file(options, sides[0])
   out.add_message(f"trained a vocabulary on {len(lines):,} lines")
   made = train(lines, path, options)
   if made.size != options.size:
@@ -120,7 +120,7 @@ def combine(
     paths |= result
   for side, given in given_vocabularies(context.config).items():
     options = context.config.prepare.vocabulary
-    path = context.job.new / model_file(options, side)
+    path = context.outputs.folder / model_file(options, side)
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths
