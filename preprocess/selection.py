@@ -1,7 +1,7 @@
 """Selects the training pairs: cleaning, duplicates, and the random subset.
 
-Each line has a code: 0 if its pair is kept, otherwise the code of the reason for
-which it is dropped (`preprocess.clean`). Repeated pairs are found by hashes, among
+Each line has a code: 0 if its pair is kept, otherwise that of the reason for which
+it is dropped (`clean.CODES`). Repeated pairs are found by hashes, among
 all chunks of lines. The subset depends on neither chunks nor processes.
 
 Letters: P sentence pair.
@@ -38,15 +38,9 @@ def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
   """
   chunk = context.chunk(number)
   pairs = chunk.pairs()
-  data, options = context.config.data, context.config.prepare.clean
-  selected: dict[str, clean.Filter] = {}
+  code_P = np.zeros(len(pairs), np.uint8)
   if chunk.is_train:
-    selected = clean.filters(
-      options, data.source_language, data.target_language
-    )
-  tests = list(selected.values())
-  codes = (_first_code(pair, tests) for pair in pairs)
-  code_P = np.fromiter(codes, np.uint8, len(pairs))
+    code_P = _codes(context, pairs)
   rows = np.flatnonzero(code_P == 0)
   for row in rows.tolist():
     # UDPipe and other programs end a text at NUL. Other control characters do
@@ -67,11 +61,18 @@ def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
   return {"has_text": has_text, "lines": len(pairs)}
 
 
-def _first_code(pair: Pair, tests: Sequence[clean.Filter]) -> int:
-  for code, test in enumerate(tests, 1):
-    if test(*pair):
-      return code
-  return 0
+def _codes(context: JobContext, pairs: Sequence[Pair]) -> np.ndarray:
+  """Returns the code of each training pair, before duplicates are known."""
+  data, prepare = context.config.data, context.config.prepare
+  languages: list[str] = []
+  if prepare.clean.language:
+    declared = (data.source_language, data.target_language)
+    languages = clean.identified_languages(declared)
+  codes = (
+    clean.CODES[clean.drop_reason(source, target, prepare.clean, languages)]
+    for source, target in pairs
+  )
+  return np.fromiter(codes, np.uint8, len(pairs))
 
 
 def check_texts(
@@ -155,15 +156,14 @@ def select(
   """
   outputs, chunks = context.outputs, context.train_chunks
   prepare, lines = context.config.prepare, context.line_ranges[0]
-  codes = clean.drop_codes(prepare)
   of_chunks = [outputs.read(f"clean/{chunk}", "codes") for chunk in chunks]
   code_P = np.frombuffer(bytearray().join(of_chunks), np.uint8)
   for number in range(len(results)):
     copies = np.frombuffer(outputs.read(f"duplicates/{number}", "lines"), "<i8")
-    code_P[copies - lines.start] = codes["duplicates"]
-  clean.check_left(clean.count_dropped(code_P, codes), len(lines))
+    code_P[copies - lines.start] = clean.CODES["duplicates"]
+  clean.check_left(clean.count_dropped(code_P, prepare), len(lines))
   if prepare.subset.pairs:
-    _draw_subset(context, code_P, codes["subset"])
+    _draw_subset(context, code_P)
   for number in chunks:
     of_chunk = context.chunk(number).lines
     first, stop = of_chunk.start - lines.start, of_chunk.stop - lines.start
@@ -171,8 +171,8 @@ def select(
   return {"kept": int((code_P == 0).sum())}
 
 
-def _draw_subset(context: JobContext, code_P: np.ndarray, code: int) -> None:
-  """Gives a code to all clean training pairs that are not in the random subset.
+def _draw_subset(context: JobContext, code_P: np.ndarray) -> None:
+  """Drops all clean training pairs that are not in the random subset.
 
   Each line has a random number that depends only on the seed and its index, and
   the pairs with the lowest numbers are drawn. So for the same seed a smaller
@@ -181,7 +181,6 @@ def _draw_subset(context: JobContext, code_P: np.ndarray, code: int) -> None:
   Args:
     context: Preparation job.
     code_P: Code of each line of the training split; modified in place.
-    code: Code of the pairs that are not drawn.
 
   Raises:
     InputError: There are fewer clean pairs than the subset needs.
@@ -200,7 +199,7 @@ def _draw_subset(context: JobContext, code_P: np.ndarray, code: int) -> None:
       lowest = np.partition(lowest, pairs - 1)[:pairs]
   last = lowest.max()
   for rows, ranks in _ranks(context, code_P):
-    code_P[rows[ranks > last]] = code
+    code_P[rows[ranks > last]] = clean.CODES["subset"]
 
 
 def _ranks(

@@ -48,8 +48,7 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
   counts: Counts = {"dropped": {}}
   if chunk.is_train:
     code_P = vocabulary.drop_long(context, pairs, code_P)
-    codes = clean.drop_codes(context.config.prepare)
-    counts["dropped"] = clean.count_dropped(code_P, codes)
+    counts["dropped"] = clean.count_dropped(code_P, context.config.prepare)
   result: Result = {"lines": len(pairs), "relations": {}, "counts": counts}
   rows = np.flatnonzero(code_P == 0).tolist()
   out.write_array("rows", np.array(rows, np.int64))

@@ -137,18 +137,17 @@ def drop_long(
   Args:
     context: Preparation job.
     pairs: Training pairs.
-    code_P: Code of each pair, see `preprocess.clean`.
+    code_P: Value of `clean.CODES` of each pair.
 
   Returns:
     Codes with those of the dropped pairs.
   """
-  prepare, code_P = context.config.prepare, code_P.copy()
-  codes = clean.drop_codes(prepare)
+  limit, code_P = context.config.prepare.max_subwords, code_P.copy()
   source, target = (context.vocabularies[side] for side in schema.SIDES)
   for row in np.flatnonzero(code_P == 0).tolist():
     lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
     if not all(lengths):
-      code_P[row] = codes["empty"]
-    elif max(lengths) + 1 > prepare.max_subwords:  # EOS is one more
-      code_P[row] = codes["max_subwords"]
+      code_P[row] = clean.CODES["empty"]
+    elif max(lengths) + 1 > limit:  # EOS is one more
+      code_P[row] = clean.CODES["max_subwords"]
   return code_P

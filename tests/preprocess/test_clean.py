@@ -31,8 +31,7 @@ def kept(pairs, **options):
     stage_runs.run(context)
     chunks = context.chunks("train")
     code_P = np.concatenate([selection.codes_of(context, n) for n in chunks])
-    codes = clean.drop_codes(context.config.prepare)
-    dropped = clean.count_dropped(code_P, codes)
+    dropped = clean.count_dropped(code_P, context.config.prepare)
     rows = np.flatnonzero(code_P == 0).tolist()
     return rows, {reason: n for reason, n in dropped.items() if n}
 
@@ -95,7 +94,7 @@ def test_both_sides_must_have_their_language(shared_data):
   with pytest.raises(InputError, match=r"is left of 1 \(dropped: language 1"):
     kept(pairs[1:2], language=True)
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
-    clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
+    clean.identified_languages(("qaa", "de"))
 
 
 # Texts that show no characters; SentencePiece leaves no subword of the first
