@@ -20,7 +20,6 @@ from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.preprocess.readers import READERS
 
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
-_LINE_BREAK = re.compile(r"\r?\n|\r")
 
 Item = TypeVar("Item")
 
@@ -45,17 +44,11 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
     _read_trees(context, split, stream, out)
     return {}
   counts = [0] * len(split.streams[stream])
-  breaks = [0] * len(counts)
-  lines = _lines(split, stream, counts, breaks)
+  lines = _lines(split, stream, counts)
   for index, part in enumerate(_chunks(lines, split)):
     out.write(str(index), "".join(f"{line}\n" for line in part).encode())
   for _ in lines:  # counts the lines after the range
     pass
-  for source, times in zip(split.streams[stream], breaks):
-    if times:
-      out.add_message(
-        f"{source.path}: {times:,} texts have line breaks, which become spaces"
-      )
   return {"counts": counts, "lines": sum(counts)}
 
 
@@ -73,24 +66,17 @@ def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
     yield part
 
 
-def _lines(
-  split: SplitInput, stream: str, counts: list[int], breaks: list[int]
-) -> Iterator[str]:
-  """Yields all lines of a stream, with line breaks replaced by spaces.
+def _lines(split: SplitInput, stream: str, counts: list[int]) -> Iterator[str]:
+  """Yields all lines of a stream, and counts them.
 
   Args:
     split: Input files of a split.
     stream: Name of one of its streams.
     counts: Number of lines in each file; updated in place.
-    breaks: Number of lines with line breaks in each file; updated in place.
   """
   for i, source in enumerate(split.streams[stream]):
-    reader = READERS[source.reader]
-    for line in reader.texts(source):
+    for line in READERS[source.reader].texts(source):
       counts[i] += 1
-      if reader.may_have_line_breaks and ("\n" in line or "\r" in line):
-        breaks[i] += 1
-        line = _LINE_BREAK.sub(" ", line)
       yield line
 
 
@@ -103,8 +89,7 @@ def _read_trees(
     InputError: The CoNLL-U is malformed or belongs to another text.
   """
   side = stream.split(".")[1]
-  files = len(split.streams[side])
-  lines = _lines(split, side, [0] * files, [0] * files)
+  lines = _lines(split, side, [0] * len(split.streams[side]))
   blocks = itertools.chain.from_iterable(
     conllu.read(source.path) for source in split.streams[stream]
   )

@@ -256,37 +256,28 @@ def rows_of_subset(context, size, seed):
   return selection.kept_rows(other, 0)
 
 
-def test_every_line_is_drawn_equally_often(tmp_path):
-  """Chi-square over 600 seeds: 20 of 60 lines, and pairs of lines."""
-  text = [f"line {index}" for index in range(60)]
+def test_random_subsets(tmp_path):
+  """Smaller subsets are in larger ones, and lines are drawn equally often."""
+  text = [*(f"line {index}" for index in range(60)), ""]
   context = stage_runs.context_of(tmp_path, {"train": (text, text)})
   stage_runs.run(context, ("read", "clean"))
-  combined = np.zeros((60, 60))
-  for seed in range(600):
-    rows = rows_of_subset(context, 20, seed)
-    assert len(rows) == 20 and rows == sorted(rows)
-    combined[np.ix_(rows, rows)] += 1
-  counts = np.diag(combined)
-  # Of a count the variance is 600 (1/3) (2/3); 59 degrees of freedom.
-  chi = ((counts - 600 / 3) ** 2).sum() / (600 * 2 / 9) * 59 / 60
-  assert 35 < chi < 90
-  share = 20 * 19 / (60 * 59)
-  of_both = combined[np.triu_indices(60, 1)] - 600 * share
-  assert abs(of_both).max() < 4.5 * np.sqrt(600 * share * (1 - share))
-
-
-def test_a_smaller_subset_is_in_a_larger_one_of_the_same_seed(tmp_path):
-  text = [*(f"line {index}" for index in range(59)), ""]
-  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
-  stage_runs.run(context, ("read", "clean"))
-  subsets = [set(rows_of_subset(context, n, 5)) for n in (1, 20, 58, 59)]
-  assert [*map(len, subsets)] == [1, 20, 58, 59]
+  subsets = [set(rows_of_subset(context, n, 5)) for n in (1, 20, 59, 60)]
+  assert [*map(len, subsets)] == [1, 20, 59, 60]
   assert subsets[0] < subsets[1] < subsets[2] < subsets[3]
   message = (
-    r"subset\.pairs is 60, but .* has 59 clean pairs, of 60\. .* most 59"
+    r"subset\.pairs is 61, but .* has 60 clean pairs, of 61\. .* most 60"
   )
   with pytest.raises(InputError, match=message):
-    rows_of_subset(context, 60, 5)
+    rows_of_subset(context, 61, 5)
+  # Chi-square over 300 seeds: 20 of 60 lines.
+  counts = np.zeros(60)
+  for seed in range(300):
+    rows = rows_of_subset(context, 20, seed)
+    assert len(rows) == 20 and rows == sorted(rows)
+    counts[rows] += 1
+  # Of a count the variance is 300 (1/3) (2/3); 59 degrees of freedom.
+  chi = ((counts - 300 / 3) ** 2).sum() / (300 * 2 / 9) * 59 / 60
+  assert 35 < chi < 90
 
 
 def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
