@@ -53,16 +53,10 @@ def read(context: JobContext, number: int, out: TaskOutput) -> Result:
 
 
 def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
-  """Yields chunks of the lines or trees that a split selects.
-
-  An invalid range selects all lines; `line_range` raises its error later.
-  """
-  match = _LINES.fullmatch(split.lines)
-  start, stop = 0, None
-  if match and int(match[1]) > 0:
-    start, stop = int(match[1]) - 1, int(match[2]) if match[2] else None
-  selected = itertools.islice(items, start, stop)
-  while part := list(itertools.islice(selected, split.chunk_lines)):
+  """Yields chunks of the lines or trees that a split selects."""
+  lines = selected(split.name, split.lines)
+  items = itertools.islice(items, lines.start, lines.stop)
+  while part := list(itertools.islice(items, split.chunk_lines)):
     yield part
 
 
@@ -129,7 +123,14 @@ def combine(
           f" text has {total}. Line N must belong to line N of the raw source"
           " file."
         )
-    lines = line_range(split.lines, total, split.name)
+    selection = selected(split.name, split.lines)
+    lines = range(total)[selection]
+    if max(selection.start + 1, selection.stop or 0) > total and split.lines:
+      raise InputError(
+        f"config.prepare.splits.{split.name}: the files have {total} lines, got"
+        f" {split.lines!r}. If the other splits take too many lines, give them"
+        " fewer: with own.corpus, held_out=50."
+      )
     ranges.append((lines.start, lines.stop))
   return {"counts": counts, "lines": ranges}
 
@@ -162,27 +163,21 @@ def unequal_error(names: Sequence[str], lines: Sequence[int]) -> InputError:
   )
 
 
-def line_range(lines: str, count: int, name: str) -> range:
-  """Returns the indices of the lines that a split takes from its files.
+def selected(name: str, lines: str) -> slice:
+  """Returns the slice of the lines that a split takes from its files.
 
   Args:
+    name: Name of the split, for the message.
     lines: Range "FIRST-LAST", counted from 1 and both included; "FIRST-" to the
       last line; "" for all.
-    count: Number of pairs in the files.
-    name: Name of the split, for the message.
 
   Raises:
-    InputError: The range is invalid or exceeds the files.
+    InputError: The range is invalid.
   """
-  if not lines:
-    return range(count)
-  match = _LINES.fullmatch(lines)
-  first, last = (int(n or count) for n in match.groups()) if match else (0, 0)
-  if not 1 <= first <= last <= count:
+  match = _LINES.fullmatch(lines or "1-")
+  if not match or not 1 <= int(match[1]) <= int(match[2] or match[1]):
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
-      f" the last, of 1 to {count} as the files have, got {lines!r}. If the other"
-      " splits take too many lines, give them fewer: with own.corpus,"
-      " held_out=50."
+      f" the last, counted from 1, got {lines!r}."
     )
-  return range(first - 1, last)
+  return slice(int(match[1]) - 1, int(match[2]) if match[2] else None)

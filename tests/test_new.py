@@ -244,7 +244,7 @@ def test_splits_of_two_plain_files_leave_nothing_out():
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    chosen += reading.line_range(lines, 7, name)
+    chosen += range(7)[reading.selected(name, lines)]
   assert chosen == [*range(7)]
 
 
