@@ -125,7 +125,7 @@ def combine(
         )
     selection = selected(split.name, split.lines)
     lines = range(total)[selection]
-    if max(selection.start + 1, selection.stop or 0) > total and split.lines:
+    if split.lines and total < (selection.stop or selection.start + 1):
       raise InputError(
         f"config.prepare.splits.{split.name}: the files have {total} lines, got"
         f" {split.lines!r}. If the other splits take too many lines, give them"
