@@ -31,7 +31,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import publish, runners, stages, verify
 from jaxsyn.preprocess.inputs import read_inputs
-from jaxsyn.preprocess.job import JobContext, PrepareJob
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.storage import files, lock
 from jaxsyn.utils import exits
 
@@ -140,14 +140,13 @@ def _make(
 ) -> None:
   """Prepares the dataset in a new folder, then moves it to its directory."""
   _remove_unfinished(job)
-  context = JobContext(job)
-  with runner(context) as run_tasks:
-    stages.run(context, run_tasks)
+  with runner(job) as run_tasks:
+    stages.run(job, run_tasks)
   # Unfinished files of killed workers must not be published.
   for folder, _, _ in os.walk(job.new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
   files.remove(job.new / manifests.FILE)  # of a run that was killed at the end
-  manifest = publish.complete(context)
+  manifest = publish.complete(job)
   manifest["seconds"] = round(time.monotonic() - started, 1)
   publish.publish(job.new, directory, manifest)
   files.remove_folder(job.new)

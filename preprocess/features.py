@@ -20,7 +20,7 @@ from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.job import Chunk, PrepareJob
 from jaxsyn.preprocess.optional import (
   NO_LINKS,
   NO_TREE,
@@ -55,7 +55,7 @@ class Alternatives(OptionalFeature):
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Collects the relation labels of usable alternative parses, by side."""
     relations = {}
-    for side in self._sides(examples.chunk.context.config.prepare):
+    for side in self._sides(examples.chunk.job.config.prepare):
       parses, _ = _matching_parses(examples, side)
       labels = set[str]()
       for parse in itertools.chain.from_iterable(parses):
@@ -63,8 +63,8 @@ class Alternatives(OptionalFeature):
       relations[side] = sorted(labels)
     return relations
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    sides = self._sides(context.config.prepare)
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    sides = self._sides(job.config.prepare)
     return {"alternatives": sides} if sides else {}
 
   def _sides(self, prepare: Prepare) -> list[str]:
@@ -77,7 +77,7 @@ class Alternatives(OptionalFeature):
   def encode(
     self, examples: Examples, out: TaskOutput
   ) -> tuple[list[Features], Counts]:
-    manifest, counts = examples.chunk.context.manifest, Counts()
+    manifest, counts = examples.chunk.job.manifest, Counts()
     encoded: list[Features] = [{} for _ in examples.rows]
     for side in manifest["alternatives"]:
       ids = schema.relation_ids(manifest["relations"][side])
@@ -164,8 +164,8 @@ class Alignments(OptionalFeature):
       _links(examples.chunk, examples.pairs)
     return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    return {"alignments": True} if context.config.prepare.alignments else {}
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    return {"alignments": True} if job.config.prepare.alignments else {}
 
   def encode(
     self, examples: Examples, out: TaskOutput
@@ -179,7 +179,7 @@ class Alignments(OptionalFeature):
       uses[USED if links[row] else NO_LINKS] += 1
       features = feature("links", [*itertools.chain(*links[row])])
       for side, text in zip(schema.SIDES, pairs[row]):
-        pieces = chunk.context.vocabularies[side].encode(text)
+        pieces = chunk.job.vocabularies[side].encode(text)
         features |= feature(
           f"{side}_unit", alignments.units_of_pieces(text, pieces)
         )
@@ -260,7 +260,7 @@ class Annotations(OptionalFeature):
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Counts, by side, the labels of annotations without a fixed label set."""
-    names = examples.chunk.context.config.prepare.parse.annotations
+    names = examples.chunk.job.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():
       counts[side] = {}
@@ -276,14 +276,14 @@ class Annotations(OptionalFeature):
       out.write_json("labels", counts)
     return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    options = context.config.prepare.parse
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    options = job.config.prepare.parse
     if not options.annotations or not options.sides:
       return {}
     # All different labels of the training split are in memory at once.
     total: dict[tuple[str, str], collections.Counter[str]] = {}
-    for number in context.train_chunks:
-      labels = context.outputs.read_json(f"trees/{number}", "labels")
+    for number in job.train_chunks:
+      labels = job.outputs.read_json(f"trees/{number}", "labels")
       for side, of_side in labels.items():
         for name, counts in of_side.items():
           key = side, name

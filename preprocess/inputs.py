@@ -100,7 +100,7 @@ def read_inputs(
 
 def downloads_of(job: PrepareJob) -> dict[str, str]:
   """Returns the origin and SHA-256 of each downloaded file, by file name."""
-  specs = [parser[0] for parser in job.parsers.values() if parser]
+  specs = [parser[0] for parser in job.parser_specs.values() if parser]
   paths = {file for spec in specs if (file := spec.file)}.union(job.sums)
   return {
     path.name: origin

@@ -1,4 +1,4 @@
-"""Preparation jobs, the data that workers load for them, and chunks of lines.
+"""Preparation jobs, and chunks of lines.
 
 The lines of a split are cut into chunks of consecutive line pairs. A task of a
 stage (`preprocess.stages`) usually processes one chunk.
@@ -77,15 +77,18 @@ class SplitInput:
     return [source.path for source in sources]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PrepareJob:
-  """Picklable description of a dataset to prepare: its options and its input.
+  """A dataset to prepare: its options, its input, and what stages have made.
+
+  Parsers, vocabularies and summaries of stages are loaded when they are first
+  used. They are not pickled.
 
   Attributes:
     config: Options of the dataset.
     directory: Absolute path of the dataset directory.
     splits: Input files of all splits, the training split first.
-    parsers: Side with trees -> specification and identity of its parser. If
+    parser_specs: Side with trees -> specification and identity of its parser. If
       trees are given, the parser is for `jaxsyn.translate`; None if the config
       names no parser.
     sums: Path -> SHA-256 of each input file.
@@ -96,14 +99,18 @@ class PrepareJob:
   config: DataConfig
   directory: pathlib.Path
   splits: tuple[SplitInput, ...]
-  parsers: Mapping[str, tuple[ParserSpec, Identity] | None]
+  parser_specs: Mapping[str, tuple[ParserSpec, Identity] | None]
   sums: Mapping[pathlib.Path, str]
   key: str
   left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+  def __getstate__(self) -> dict[str, Any]:
+    fields = dataclasses.fields(self)
+    return {field.name: getattr(self, field.name) for field in fields}
+
   @property
   def work(self) -> pathlib.Path:
-    """Folder of parses and vocabularies that later runs use again."""
+    """Folder of unfinished work, and of parses that later runs use again."""
     return self.directory / "work"
 
   @property
@@ -132,26 +139,12 @@ class PrepareJob:
     """Returns whether a side's trees come from files, not from a parser."""
     return f"trees.{side}" in self.splits[0].streams
 
-
-class JobContext:
-  """A preparation job with its loaded parsers, vocabularies and summaries.
-
-  Attributes:
-    job: Job that is prepared.
-    config: Options of the dataset.
-    outputs: Folder of task outputs.
-  """
-
-  def __init__(self, job: PrepareJob):
-    self.job, self.config, self.outputs = job, job.config, job.outputs
-    self._summaries: dict[str, Result] = {}
-
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
     """Loaded parser of each side whose trees come from a parser."""
     opened = {}
-    for side, parser in self.job.parsers.items():
-      if not parser or self.job.has_trees(side):
+    for side, parser in self.parser_specs.items():
+      if not parser or self.has_trees(side):
         continue
       spec, identity = parser
       opened[side] = spec.open(identity.sha256)
@@ -175,6 +168,10 @@ class JobContext:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
 
+  @functools.cached_property
+  def _summaries(self) -> dict[str, Result]:
+    return {}
+
   @property
   def manifest(self) -> Result:
     """Manifest entries that describe examples: sides, relations, labels etc."""
@@ -189,7 +186,7 @@ class JobContext:
   def all_chunks(self) -> list[Chunk]:
     """All chunks of lines, those of the training split first."""
     chunks = []
-    for split, lines in zip(self.job.splits, self.line_ranges):
+    for split, lines in zip(self.splits, self.line_ranges):
       size = split.chunk_lines
       for index, first in enumerate(range(0, len(lines), size)):
         chunks.append(Chunk(self, split, index, lines[first : first + size]))
@@ -216,20 +213,20 @@ class Chunk:
   """Chunk of consecutive line pairs of a split, which one task processes.
 
   Attributes:
-    context: Preparation job and its loaded data.
+    job: Preparation job.
     split: Input files of the split.
     index: Index of the chunk within the split.
     lines: Range of line indices in the files of the split.
   """
 
-  context: JobContext
+  job: PrepareJob
   split: SplitInput
   index: int
   lines: range
 
   @property
   def is_train(self) -> bool:
-    return self.context.job.is_train(self.split)
+    return self.job.is_train(self.split)
 
   def texts(self, stream: str) -> list[str]:
     """Returns the chunk's lines from a stream, without line ends."""
@@ -251,7 +248,7 @@ class Chunk:
   def place(self, stream: str, row: int) -> str:
     """Returns the location FILE:LINE of a row in a stream, for messages."""
     first = 0  # index of the first line of a file
-    counts = self.context.summary("read")["counts"][self.split.name][stream]
+    counts = self.job.summary("read")["counts"][self.split.name][stream]
     for source, count in zip(self.split.streams[stream], counts):
       number = self.lines[row] - first + 1
       if number <= count:
@@ -261,8 +258,8 @@ class Chunk:
     raise IndexError(row)
 
   def _read(self, stream: str) -> bytes:
-    number = self.context.job.streams.index((self.split, stream))
-    return self.context.outputs.read(f"read/{number}", str(self.index))
+    number = self.job.streams.index((self.split, stream))
+    return self.job.outputs.read(f"read/{number}", str(self.index))
 
 
 def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:

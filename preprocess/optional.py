@@ -16,7 +16,7 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.job import Chunk, PrepareJob
 from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput
 
 USED, OTHER_WORDS, NO_TREE, NO_LINKS = (
@@ -83,11 +83,11 @@ class OptionalFeature:
     """Collects the feature's labels in a chunk, which `manifest` combines."""
     return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
     """Returns the feature's entries in the manifest, {} if it is not used.
 
     Args:
-      context: Preparation job.
+      job: Preparation job.
       results: Results of `scan` for all chunks.
     """
     return {}

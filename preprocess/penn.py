@@ -28,7 +28,7 @@ from jaxsyn.data.sentence.align import (
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.optional import (
   NO_TREE,
   OTHER_WORDS,
@@ -187,8 +187,8 @@ class Brackets(OptionalFeature):
     labels = [tree.labels for tree in trees if tree]
     return {"labels": sorted(set[str]().union(*labels))}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    if not context.config.prepare.parse.source_brackets:
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    if not job.config.prepare.parse.source_brackets:
       return {}
     labels = set[str]().union(*(result["labels"] for result in results))
     if not labels:
@@ -202,9 +202,9 @@ class Brackets(OptionalFeature):
     self, examples: Examples, out: TaskOutput
   ) -> tuple[list[Features], Counts]:
     """Encodes constituency trees; omits those that do not match the text."""
-    context = examples.chunk.context
-    ids = schema.relation_ids(context.manifest["brackets"]["source"])
-    vocabulary = context.vocabularies["source"]
+    job = examples.chunk.job
+    ids = schema.relation_ids(job.manifest["brackets"]["source"])
+    vocabulary = job.vocabularies["source"]
     uses = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
     encoded = []
     for row, tree in zip(examples.rows, _penn_trees(examples)):

@@ -20,7 +20,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
 from jaxsyn.preprocess import inputs, records, report, stages
-from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
+from jaxsyn.preprocess.job import PrepareJob, SplitInput
 from jaxsyn.preprocess.outputs import Result
 from jaxsyn.preprocess.vocabulary import model_file
 from jaxsyn.storage import checksums, files, remote
@@ -28,22 +28,22 @@ from jaxsyn.storage import checksums, files, remote
 _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
 
-def complete(context: JobContext) -> dict[str, Any]:
+def complete(job: PrepareJob) -> dict[str, Any]:
   """Completes a new dataset: writes its metadata, models and report.
 
   Args:
-    context: Preparation job, whose stages are finished.
+    job: Preparation job, whose stages are finished.
 
   Returns:
     Manifest of the dataset.
   """
-  job, described = context.job, context.manifest
-  shards = stages.results(context, "shards")
+  described = job.manifest
+  shards = stages.results(job, "shards")
   splits, indexes = {}, {}
   for number, split in enumerate(job.splits):
-    entry, indexes[split.name] = records.write_index(context, number, shards)
-    splits[split.name] = entry | _describe(context, split, indexes[split.name])
-  models = _copy_models(context)
+    entry, indexes[split.name] = records.write_index(job, number, shards)
+    splits[split.name] = entry | _describe(job, split, indexes[split.name])
+  models = _copy_models(job)
   title = _title(job, models["vocabulary"])
   left_out = job.left_out
   text = report.text(
@@ -73,7 +73,7 @@ def complete(context: JobContext) -> dict[str, Any]:
     **described,
     "splits": splits,
     **models,
-    "options": as_dict(context.config.prepare),
+    "options": as_dict(job.config.prepare),
     "versions": {p: importlib.metadata.version(p) for p in _PACKAGES.split()},
     "key": job.key,
     "files": {name: sums[name] for name in names},
@@ -82,13 +82,11 @@ def complete(context: JobContext) -> dict[str, Any]:
   }
 
 
-def _describe(
-  context: JobContext, split: SplitInput, index: np.ndarray
-) -> Result:
+def _describe(job: PrepareJob, split: SplitInput, index: np.ndarray) -> Result:
   """Returns the manifest entry of a split: its origin and counts."""
-  lines = context.line_ranges[context.job.splits.index(split)]
-  trees = context.summary("trees")
-  counts = dict(context.summary("encode")["counts"][split.name])
+  lines = job.line_ranges[job.splits.index(split)]
+  trees = job.summary("trees")
+  counts = dict(job.summary("encode")["counts"][split.name])
   unknown, unparsed = counts.pop("unknown"), counts.pop("unparsed")
   entry = {
     "lines": len(lines),
@@ -100,12 +98,12 @@ def _describe(
     "tree_warnings": trees["warnings"][split.name],
     "files": list(dict.fromkeys(path.name for path in split.text_paths)),
     "raw_sha256": checksums.sha256_texts(
-      context.job.sums[path] for path in split.text_paths
+      job.sums[path] for path in split.text_paths
     ),
     "optional": counts,
   }
-  subset = context.config.prepare.subset
-  if subset.pairs and context.job.is_train(split):
+  subset = job.config.prepare.subset
+  if subset.pairs and job.is_train(split):
     clean_pairs = subset.pairs + entry["dropped"]["subset"]
     entry["subset"] = {
       "pairs": subset.pairs,
@@ -115,11 +113,10 @@ def _describe(
   return entry
 
 
-def _copy_models(context: JobContext) -> dict[str, Any]:
+def _copy_models(job: PrepareJob) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns their entries in the manifest."""
-  job, options = context.job, context.config.prepare.vocabulary
-  vocabularies, parsers = {}, {}
-  for side, vocabulary in context.vocabularies.items():
+  options, vocabularies, parsers = job.config.prepare.vocabulary, {}, {}
+  for side, vocabulary in job.vocabularies.items():
     file = model_file(options, side)
     files.copy(vocabulary.path, job.new / file)
     vocabularies[side] = {
@@ -127,7 +124,7 @@ def _copy_models(context: JobContext) -> dict[str, Any]:
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
     }
-  for side, parser in job.parsers.items():
+  for side, parser in job.parser_specs.items():
     trees = "CoNLL-U" if job.has_trees(side) else "parser"
     entry = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
@@ -143,7 +140,7 @@ def _copy_models(context: JobContext) -> dict[str, Any]:
 def _title(job: PrepareJob, vocabulary: Mapping[str, Any]) -> str:
   """Returns a one-line description of the dataset for its metadata."""
   data, sides = job.config.data, []
-  for side, parser in job.parsers.items():
+  for side, parser in job.parser_specs.items():
     is_parsed = parser and not job.has_trees(side)
     origin = parser[1].title if parser and is_parsed else "CoNLL-U"
     sides.append(f"{side} side ({origin})")

@@ -15,7 +15,7 @@ from typing import TypeVar
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import JobContext, SplitInput, pack_parses
+from jaxsyn.preprocess.job import PrepareJob, SplitInput, pack_parses
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.preprocess.readers import READERS
 
@@ -24,24 +24,24 @@ _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
 Item = TypeVar("Item")
 
 
-def count(context: JobContext) -> int:
-  return len(context.job.streams)
+def count(job: PrepareJob) -> int:
+  return len(job.streams)
 
 
 def _has_trees(stream: str) -> bool:
   return stream.startswith(("trees.", "alternatives."))
 
 
-def read(context: JobContext, number: int, out: TaskOutput) -> Result:
+def read(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Reads one input stream and writes its chunks of lines or trees.
 
   Returns:
     "counts", the number of lines in each file, and "lines", their sum; {} for
     trees.
   """
-  split, stream = context.job.streams[number]
+  split, stream = job.streams[number]
   if _has_trees(stream):
-    _read_trees(context, split, stream, out)
+    _read_trees(job, split, stream, out)
     return {}
   counts = [0] * len(split.streams[stream])
   lines = _lines(split, stream, counts)
@@ -75,7 +75,7 @@ def _lines(split: SplitInput, stream: str, counts: list[int]) -> Iterator[str]:
 
 
 def _read_trees(
-  context: JobContext, split: SplitInput, stream: str, out: TaskOutput
+  job: PrepareJob, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
   """Reads a stream of CoNLL-U trees, and writes the parse of each line.
 
@@ -88,7 +88,7 @@ def _read_trees(
     conllu.read(source.path) for source in split.streams[stream]
   )
   parses = conllu.match(blocks, lines, split.file_names(side))
-  with_rows = bool(context.config.prepare.parse.annotations)
+  with_rows = bool(job.config.prepare.parse.annotations)
   for index, part in enumerate(_chunks(parses, split)):
     out.write_json(str(index), pack_parses(part, with_rows))
   if next(lines, None) is None:  # rejects trees after the last line
@@ -96,7 +96,7 @@ def _read_trees(
 
 
 def combine(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   """Checks that all input streams of a split have the same number of lines.
 
@@ -108,11 +108,11 @@ def combine(
     InputError: Line counts differ, or a split takes lines that do not exist.
   """
   counts: dict[str, dict[str, list[int]]] = {}
-  for (split, stream), result in zip(context.job.streams, results):
+  for (split, stream), result in zip(job.streams, results):
     if result:
       counts.setdefault(split.name, {})[stream] = result["counts"]
   ranges = []
-  for split in context.job.splits:
+  for split in job.splits:
     by_stream = counts[split.name]
     _check_sides(split, by_stream)
     total = sum(by_stream["source"])

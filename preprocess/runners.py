@@ -25,7 +25,7 @@ from typing import Any
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
-from jaxsyn.preprocess.job import JobContext, PrepareJob
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import files, remote
 from jaxsyn.utils.workers import Workers, cores
@@ -38,47 +38,46 @@ _DIED = (
 _REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers read no local disk
 _AGAIN = "See the log of the runner. Run the same command again to continue."
 
-Runner = Callable[[JobContext], contextlib.AbstractContextManager[stages.Run]]
+Runner = Callable[[PrepareJob], contextlib.AbstractContextManager[stages.Run]]
 
 
 @contextlib.contextmanager
-def local(context: JobContext) -> Iterator[stages.Run]:
+def local(job: PrepareJob) -> Iterator[stages.Run]:
   """Yields a function that runs preparation tasks on this machine.
 
   It uses worker processes in proportion to the size of the input, or only this
   process.
   """
-  size = sum(map(files.size_of, context.job.sums))
-  wanted = context.config.prepare.workers or cores()
+  size = sum(map(files.size_of, job.sums))
+  wanted = job.config.prepare.workers or cores()
   count = min(wanted, size // _BYTES_PER_PROCESS)
   if count > 1:
-    with start_workers(context.job, count) as workers:
+    with start_workers(job, count) as workers:
       yield functools.partial(run_on_workers, workers)
   else:
-    yield functools.partial(_run_in_process, context)
+    yield functools.partial(_run_in_process, job)
 
 
 def _run_in_process(
-  context: JobContext, stage: str, numbers: Sequence[int]
+  job: PrepareJob, stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
   for number in numbers:
-    stages.run_task(context, stage, number)
+    stages.run_task(job, stage, number)
     yield number
 
 
-def start_workers(job: PrepareJob, count: int) -> Workers[JobContext]:
+def start_workers(job: PrepareJob, count: int) -> Workers[PrepareJob]:
   """Starts worker processes that have loaded a job and share its parsers."""
-  return Workers(functools.partial(_load_context, job), count, died=_DIED)
+  return Workers(functools.partial(_with_parsers, job), count, died=_DIED)
 
 
-def _load_context(job: PrepareJob) -> JobContext:
-  context = JobContext(job)
-  _ = context.parsers  # loads them, before the process forks
-  return context
+def _with_parsers(job: PrepareJob) -> PrepareJob:
+  _ = job.parsers  # loads them, before the process forks
+  return job
 
 
 def run_on_workers(
-  workers: Workers[JobContext], stage: str, numbers: Sequence[int]
+  workers: Workers[PrepareJob], stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
   """Runs tasks in worker processes; implements `stages.Run`."""
   futures = [workers.submit(stages.run_task, stage, n) for n in numbers]
@@ -101,20 +100,17 @@ def beam(options: str) -> Runner:
 
 
 @contextlib.contextmanager
-def _beam(
-  options: Any, runner: str, context: JobContext
-) -> Iterator[stages.Run]:
+def _beam(options: Any, runner: str, job: PrepareJob) -> Iterator[stages.Run]:
   """Yields a function that runs the tasks of a stage as a Beam pipeline.
 
   Args:
     options: Parsed options of Beam.
     runner: Class name of Beam's runner.
-    context: Preparation job in the launcher.
+    job: Preparation job in the launcher.
 
   Raises:
     InputError: Workers of this runner cannot read a local folder.
   """
-  job = context.job
   if runner in _REMOTE_RUNNERS:
     for path in (job.outputs.folder, *sorted(job.sums)):
       if not remote.is_remote(path):
@@ -134,21 +130,21 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
   """
   if not remote.is_remote(job.work):
     return job
-  parsers = dict(job.parsers)
-  for side, parser in job.parsers.items():
+  specs = dict(job.parser_specs)
+  for side, parser in job.parser_specs.items():
     if not parser:
       continue
     spec, identity = parser
     if (file := spec.file) and not remote.is_remote(file):
       copy = job.work / f"parser-{identity.sha256[:32]}.{spec.kind}"
       files.copy(file, copy)
-      parsers[side] = spec.at(os.fspath(copy)), identity
-  return dataclasses.replace(job, parsers=parsers)
+      specs[side] = spec.at(os.fspath(copy)), identity
+  return dataclasses.replace(job, parser_specs=specs)
 
 
 def _run_on_beam(
   options: Any,
-  job: bytes,
+  pickled: bytes,
   outputs: Outputs,
   stage: str,
   numbers: Sequence[int],
@@ -164,7 +160,7 @@ def _run_on_beam(
     pipeline
     | f"{stage}: numbers" >> apache_beam.Create(numbers)
     | f"{stage}: spread" >> apache_beam.Reshuffle()
-    | stage >> apache_beam.Map(_run_in_pipeline, job, stage)
+    | stage >> apache_beam.Map(_run_in_pipeline, pickled, stage)
   )
   try:
     pipeline.run().wait_until_finish()
@@ -183,13 +179,13 @@ def _run_on_beam(
   yield from numbers
 
 
-def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
+def _run_in_pipeline(number: int, pickled: bytes, stage: str) -> None:
   """Runs a task on an Apache Beam worker; an InputError is written to a file."""
-  context = context_of(job)
+  job = job_of(pickled)
   try:
-    stages.run_task(context, stage, number)
+    stages.run_task(job, stage, number)
   except InputError as error:  # not raised: Beam would retry the task
-    path = context.outputs.path(f"{stage}/{number}.error")
+    path = job.outputs.path(f"{stage}/{number}.error")
     files.write_json(path, str(error))
 
 
@@ -200,14 +196,14 @@ def _error_files(outputs: Outputs, stage: str) -> list[str]:
   return [f"{stage}/{name}" for name in names]
 
 
-_loaded = threading.local()  # pickled job of this thread, and its context
+_loaded = threading.local()  # pickled job of this thread, and the job
 
 
-def context_of(job: bytes) -> JobContext:
-  """Unpickles a job and returns its `JobContext`, created once per thread."""
-  if getattr(_loaded, "job", None) != job:
-    _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
-  return _loaded.context
+def job_of(pickled: bytes) -> PrepareJob:
+  """Unpickles a job, which is done once per thread."""
+  if getattr(_loaded, "pickled", None) != pickled:
+    _loaded.pickled, _loaded.job = pickled, pickle.loads(pickled)
+  return _loaded.job
 
 
 def _parse_beam_options(text: str) -> tuple[Any, str]:

@@ -19,7 +19,7 @@ from jaxsyn.data.loader.philox import philox
 from jaxsyn.data.sentence.align import visible
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.job import Chunk, PrepareJob
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 
@@ -27,7 +27,7 @@ _PARTITION_PAIRS = 1 << 24  # pairs whose hashes are compared at once: 0.4 GB
 _BLOCK = 1 << 20  # lines that get random numbers at once
 
 
-def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
+def apply_filters(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Filters one chunk of training pairs.
 
   Writes "codes", the code of each line; and "keys.N", the hashes and line indices
@@ -36,11 +36,11 @@ def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
   Raises:
     InputError: A line has NUL.
   """
-  chunk = context.chunk(number)
+  chunk = job.chunk(number)
   pairs = chunk.pairs()
   code_P = np.zeros(len(pairs), np.uint8)
   if chunk.is_train:
-    code_P = _codes(context, pairs)
+    code_P = _codes(job, pairs)
   rows = np.flatnonzero(code_P == 0)
   for row in rows.tolist():
     # UDPipe and other programs end a text at NUL. Other control characters do
@@ -61,9 +61,9 @@ def apply_filters(context: JobContext, number: int, out: TaskOutput) -> Result:
   return {"has_text": has_text, "lines": len(pairs)}
 
 
-def _codes(context: JobContext, pairs: Sequence[Pair]) -> np.ndarray:
+def _codes(job: PrepareJob, pairs: Sequence[Pair]) -> np.ndarray:
   """Returns the code of each training pair, before duplicates are known."""
-  data, prepare = context.config.data, context.config.prepare
+  data, prepare = job.config.data, job.config.prepare
   languages: list[str] = []
   if prepare.clean.language:
     declared = (data.source_language, data.target_language)
@@ -76,15 +76,15 @@ def _codes(context: JobContext, pairs: Sequence[Pair]) -> np.ndarray:
 
 
 def check_texts(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   """Raises InputError if no pair of a split has text on both sides."""
-  for split in context.job.splits:
-    if any(results[n]["has_text"] for n in context.chunks(split.name)):
+  for split in job.splits:
+    if any(results[n]["has_text"] for n in job.chunks(split.name)):
       continue
     source, target = (split.file_names(side) for side in schema.SIDES)
     what = f"no line taken of {source} has text, and text in {target} too"
-    if not sum(context.summary("read")["counts"][split.name]["source"]):
+    if not sum(job.summary("read")["counts"][split.name]["source"]):
       what = f"{source} and {target} are empty"
     raise InputError(
       f"config.prepare.splits.{split.name}: {what}. Give other files or lines."
@@ -103,7 +103,7 @@ def _keys(
   chunk: Chunk, pairs: Sequence[Pair], rows: np.ndarray
 ) -> list[np.ndarray]:
   """Returns the hashes and line indices of kept pairs by hash partition."""
-  partitions = partition_count(chunk.context)
+  partitions = partition_count(chunk.job)
   if not partitions:
     return []
   keys = b"".join(pair_key(pairs[row]) for row in rows.tolist())
@@ -114,25 +114,21 @@ def _keys(
   return [table[part == i] for i in range(partitions)]
 
 
-def partition_count(context: JobContext) -> int:
+def partition_count(job: PrepareJob) -> int:
   """Returns the number of `find_duplicates` tasks, one per hash partition."""
-  if not context.config.prepare.clean.duplicates:
+  if not job.config.prepare.clean.duplicates:
     return 0
-  return -(-len(context.line_ranges[0]) // _PARTITION_PAIRS)
+  return -(-len(job.line_ranges[0]) // _PARTITION_PAIRS)
 
 
-def find_duplicates(
-  context: JobContext, number: int, out: TaskOutput
-) -> Result:
+def find_duplicates(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Finds repeated training pairs within one hash partition.
 
   Writes "lines", the line indices of all copies but the first of each pair.
   """
   tables = [
-    np.frombuffer(
-      context.outputs.read(f"clean/{chunk}", f"keys.{number}"), "<u8"
-    )
-    for chunk in context.train_chunks
+    np.frombuffer(job.outputs.read(f"clean/{chunk}", f"keys.{number}"), "<u8")
+    for chunk in job.train_chunks
   ]
   one, two, lines = np.concatenate(tables).reshape(-1, 3).T
   order = np.lexsort((lines, two, one))
@@ -142,7 +138,7 @@ def find_duplicates(
 
 
 def select(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   """Selects training pairs, except for the length limit in subwords.
 
@@ -154,8 +150,8 @@ def select(
   Raises:
     InputError: No training pair is left, or too few for the subset.
   """
-  outputs, chunks = context.outputs, context.train_chunks
-  prepare, lines = context.config.prepare, context.line_ranges[0]
+  outputs, chunks = job.outputs, job.train_chunks
+  prepare, lines = job.config.prepare, job.line_ranges[0]
   of_chunks = [outputs.read(f"clean/{chunk}", "codes") for chunk in chunks]
   code_P = np.frombuffer(bytearray().join(of_chunks), np.uint8)
   for number in range(len(results)):
@@ -163,15 +159,15 @@ def select(
     code_P[copies - lines.start] = clean.CODES["duplicates"]
   clean.check_left(clean.count_dropped(code_P, prepare), len(lines))
   if prepare.subset.pairs:
-    _draw_subset(context, code_P)
+    _draw_subset(job, code_P)
   for number in chunks:
-    of_chunk = context.chunk(number).lines
+    of_chunk = job.chunk(number).lines
     first, stop = of_chunk.start - lines.start, of_chunk.stop - lines.start
     out.write(f"codes.{number}", code_P[first:stop].tobytes())
   return {"kept": int((code_P == 0).sum())}
 
 
-def _draw_subset(context: JobContext, code_P: np.ndarray) -> None:
+def _draw_subset(job: PrepareJob, code_P: np.ndarray) -> None:
   """Drops all clean training pairs that are not in the random subset.
 
   Each line has a random number that depends only on the seed and its index, and
@@ -179,13 +175,13 @@ def _draw_subset(context: JobContext, code_P: np.ndarray) -> None:
   subset is contained in a larger one.
 
   Args:
-    context: Preparation job.
+    job: Preparation job.
     code_P: Code of each line of the training split; modified in place.
 
   Raises:
     InputError: There are fewer clean pairs than the subset needs.
   """
-  pairs, clean_pairs = context.config.prepare.subset.pairs, (code_P == 0).sum()
+  pairs, clean_pairs = job.config.prepare.subset.pairs, (code_P == 0).sum()
   if pairs > clean_pairs:
     raise InputError(
       f"config.prepare.subset.pairs is {pairs:,}, but the training split has"
@@ -193,20 +189,20 @@ def _draw_subset(context: JobContext, code_P: np.ndarray) -> None:
       f" {clean_pairs:,}, or 0 for all."
     )
   lowest = np.empty(0, np.uint64)
-  for _, ranks in _ranks(context, code_P):
+  for _, ranks in _ranks(job, code_P):
     lowest = np.append(lowest, ranks)
     if len(lowest) > pairs:
       lowest = np.partition(lowest, pairs - 1)[:pairs]
   last = lowest.max()
-  for rows, ranks in _ranks(context, code_P):
+  for rows, ranks in _ranks(job, code_P):
     code_P[rows[ranks > last]] = clean.CODES["subset"]
 
 
 def _ranks(
-  context: JobContext, code_P: np.ndarray
+  job: PrepareJob, code_P: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
   """Yields the kept rows in each block of lines, and their 64-bit random numbers."""
-  seed, start = context.config.prepare.subset.seed, context.line_ranges[0].start
+  seed, start = job.config.prepare.subset.seed, job.line_ranges[0].start
   for first in range(0, len(code_P), _BLOCK):
     rows = np.flatnonzero(code_P[first : first + _BLOCK] == 0) + first
     lines = rows + start
@@ -214,15 +210,15 @@ def _ranks(
     yield rows, high << np.uint64(32) | low
 
 
-def codes_of(context: JobContext, number: int) -> np.ndarray:
+def codes_of(job: PrepareJob, number: int) -> np.ndarray:
   """Returns the code of each line of a chunk, from `select`."""
-  chunk = context.chunk(number)
+  chunk = job.chunk(number)
   if not chunk.is_train:
     return np.zeros(len(chunk.lines), np.uint8)
-  data = context.outputs.read("summaries/duplicates", f"codes.{number}")
+  data = job.outputs.read("summaries/duplicates", f"codes.{number}")
   return np.frombuffer(data, np.uint8)
 
 
-def kept_rows(context: JobContext, number: int) -> list[int]:
+def kept_rows(job: PrepareJob, number: int) -> list[int]:
   """Returns the indices of a chunk's lines that `select` keeps."""
-  return np.flatnonzero(codes_of(context, number) == 0).tolist()
+  return np.flatnonzero(codes_of(job, number) == 0).tolist()

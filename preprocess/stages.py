@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import reading, records, selection, trees, vocabulary
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.utils import progress
 
@@ -24,7 +24,7 @@ Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 
 def _no_summary(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   return {}
 
@@ -38,15 +38,15 @@ class Stage(NamedTuple):
     combine: Function that combines all results into the summary of the stage.
   """
 
-  count: Callable[[JobContext], int]
-  run: Callable[[JobContext, int, TaskOutput], Result]
-  combine: Callable[[JobContext, Sequence[Result], TaskOutput], Result] = (
+  count: Callable[[PrepareJob], int]
+  run: Callable[[PrepareJob, int, TaskOutput], Result]
+  combine: Callable[[PrepareJob, Sequence[Result], TaskOutput], Result] = (
     _no_summary
   )
 
 
-def _chunks(context: JobContext) -> int:
-  return len(context.all_chunks)
+def _chunks(job: PrepareJob) -> int:
+  return len(job.all_chunks)
 
 
 STAGES = {
@@ -64,51 +64,51 @@ STAGES = {
 }
 
 
-def run_task(context: JobContext, stage: str, number: int) -> None:
+def run_task(job: PrepareJob, stage: str, number: int) -> None:
   """Runs a task of a stage unless it is finished.
 
   Raises:
     InputError: The input is invalid.
   """
   task = f"{stage}/{number}"
-  if context.outputs.finished(task) is None:
-    with context.outputs.new(task) as out:
-      out.header.result = STAGES[stage].run(context, number, out)
+  if job.outputs.finished(task) is None:
+    with job.outputs.new(task) as out:
+      out.header.result = STAGES[stage].run(job, number, out)
 
 
-def combine(context: JobContext, stage: str, results: Sequence[Result]) -> None:
+def combine(job: PrepareJob, stage: str, results: Sequence[Result]) -> None:
   """Writes a stage's summary, which combines the results of its tasks.
 
   Raises:
     InputError: The input is invalid.
   """
-  with context.outputs.new(f"summaries/{stage}") as out:
-    out.header.result = STAGES[stage].combine(context, results, out)
+  with job.outputs.new(f"summaries/{stage}") as out:
+    out.header.result = STAGES[stage].combine(job, results, out)
 
 
-def results(context: JobContext, stage: str) -> list[Result]:
+def results(job: PrepareJob, stage: str) -> list[Result]:
   """Returns the results of all tasks in a finished stage."""
-  headers = context.outputs.all_finished(_tasks(context, stage))
+  headers = job.outputs.all_finished(_tasks(job, stage))
   return [header.result for header in headers if header]
 
 
-def _tasks(context: JobContext, stage: str) -> list[str]:
-  return [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
+def _tasks(job: PrepareJob, stage: str) -> list[str]:
+  return [f"{stage}/{n}" for n in range(STAGES[stage].count(job))]
 
 
-def run(context: JobContext, run_tasks: Run) -> None:
+def run(job: PrepareJob, run_tasks: Run) -> None:
   """Runs all stages of dataset preparation, skipping finished tasks.
 
   Args:
-    context: Preparation job in the launcher.
+    job: Preparation job in the launcher.
     run_tasks: Function from `preprocess.runners` that runs tasks.
 
   Raises:
     InputError: The input is invalid.
   """
-  outputs = context.outputs
+  outputs = job.outputs
   for name in STAGES:
-    headers = outputs.all_finished(_tasks(context, name), deep=True)
+    headers = outputs.all_finished(_tasks(job, name), deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
     started, lines = time.monotonic(), 0
     with progress.bar(name, len(todo), unit="chunk", per="line") as bar:
@@ -130,4 +130,4 @@ def run(context: JobContext, run_tasks: Run) -> None:
     for i in todo:
       for message in finished[i].messages:
         print(message, flush=True)
-    combine(context, name, [header.result for header in finished])
+    combine(job, name, [header.result for header in finished])

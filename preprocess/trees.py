@@ -23,7 +23,7 @@ from jaxsyn.data.sentence.parsers import Parser
 from jaxsyn.preprocess import clean, selection, tree_warnings, vocabulary
 from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.preprocess.job import (
-  JobContext,
+  PrepareJob,
   pack_parses,
   unpack_parses,
 )
@@ -36,23 +36,23 @@ _MAX_CUTS = 4  # ... or after _MAX_CUTS * _CUT lines
 _ID = re.compile(r"^# sent_id = $", re.MULTILINE)
 
 
-def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
+def make_trees(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Selects a chunk's lines for examples, and reads or parses their trees.
 
   Writes "rows", the indices of the selected lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
   "sizes.text.SIDE" and "sizes.conllu.SIDE", the bytes of each row.
   """
-  chunk = context.chunk(number)
-  pairs, code_P = chunk.pairs(), selection.codes_of(context, number)
+  chunk = job.chunk(number)
+  pairs, code_P = chunk.pairs(), selection.codes_of(job, number)
   counts: Counts = {"dropped": {}}
   if chunk.is_train:
-    code_P = vocabulary.drop_long(context, pairs, code_P)
-    counts["dropped"] = clean.count_dropped(code_P, context.config.prepare)
+    code_P = vocabulary.drop_long(job, pairs, code_P)
+    counts["dropped"] = clean.count_dropped(code_P, job.config.prepare)
   result: Result = {"lines": len(pairs), "relations": {}, "counts": counts}
   rows = np.flatnonzero(code_P == 0).tolist()
   out.write_array("rows", np.array(rows, np.int64))
-  options = context.config.prepare.parse
+  options = job.config.prepare.parse
   parses: dict[str, list[Parse]] = {}
   for side, lines in zip(schema.SIDES, zip(*pairs)):
     kept = [lines[row] for row in rows]
@@ -69,7 +69,7 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
         for parse, name in zip(parses[side], names)
       ]
     else:
-      parses[side], texts = _parsed(context, side, kept, out)
+      parses[side], texts = _parsed(job, side, kept, out)
       texts = [
         _ID.sub(f"# sent_id = {name}", text) for name, text in zip(names, texts)
       ]
@@ -91,23 +91,23 @@ def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
 
 
 def examples_of(
-  context: JobContext, number: int
+  job: PrepareJob, number: int
 ) -> tuple[Examples, dict[str, list[str]]]:
   """Reads the examples of a chunk, with their texts by side."""
   task, parses = f"trees/{number}", dict[str, list[Parse]]()
   texts = {}
   for side in schema.SIDES:
-    data = context.outputs.read(task, f"text.{side}").decode("utf-8")
+    data = job.outputs.read(task, f"text.{side}").decode("utf-8")
     texts[side] = data.split("\n")[:-1]
-    if side in context.config.prepare.parse.sides:
-      stored = context.outputs.read_json(task, f"parses.{side}")
+    if side in job.config.prepare.parse.sides:
+      stored = job.outputs.read_json(task, f"parses.{side}")
       parses[side] = unpack_parses(stored, texts[side])
-  rows = context.outputs.read_array(task, "rows").tolist()
-  return Examples(context.chunk(number), rows, parses), texts
+  rows = job.outputs.read_array(task, "rows").tolist()
+  return Examples(job.chunk(number), rows, parses), texts
 
 
 def combine(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   """Combines the results of all chunks into manifest entries and counts.
 
@@ -118,15 +118,15 @@ def combine(
   # reported first.
   from jaxsyn.data.store.tfds_metadata import VERSION
 
-  data, options = context.config.data, context.config.prepare
-  train = [results[n] for n in context.train_chunks]
+  data, options = job.config.data, job.config.prepare
+  train = [results[n] for n in job.train_chunks]
   dropped, warnings = {}, {}
-  for split in context.job.splits:
-    of_split = [results[n]["counts"] for n in context.chunks(split.name)]
+  for split in job.splits:
+    of_split = [results[n]["counts"] for n in job.chunks(split.name)]
     counts = add_counts(of_split)
     dropped[split.name] = counts.pop("dropped")
     warnings[split.name] = _warnings(split.name, counts)
-  clean.check_left(dropped[data.train], len(context.line_ranges[0]))
+  clean.check_left(dropped[data.train], len(job.line_ranges[0]))
   sides = options.parse.sides
   relations = {}
   for side in sides:
@@ -143,7 +143,7 @@ def combine(
   }
   for feature in OPTIONAL:
     of_feature = [result[feature.name] for result in results]
-    manifest |= feature.manifest(context, of_feature)
+    manifest |= feature.manifest(job, of_feature)
   return {"manifest": manifest, "dropped": dropped, "warnings": warnings}
 
 
@@ -163,7 +163,7 @@ def _warnings(split: str, stats: Counts) -> dict[str, list[str]]:
 
 
 def _parsed(
-  context: JobContext, side: str, lines: Sequence[str], out: TaskOutput
+  job: PrepareJob, side: str, lines: Sequence[str], out: TaskOutput
 ) -> tuple[list[Parse], list[str]]:
   """Parses lines of one side; returns their parses and CoNLL-U texts.
 
@@ -172,8 +172,8 @@ def _parsed(
   """
   # At most about 16 files per chunk, or large corpora would fill the disk with
   # small files.
-  largest = max(split.chunk_lines for split in context.job.splits)
-  parser, folder = context.parsers[side], context.job.work / "parse"
+  largest = max(split.chunk_lines for split in job.splits)
+  parser, folder = job.parsers[side], job.work / "parse"
   texts: list[str] = []
   for run in runs_of_lines(lines, max(_CUT, largest // 16)):
     texts += parse_lines(lines[run.start : run.stop], parser, folder, out)

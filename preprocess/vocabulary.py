@@ -12,7 +12,7 @@ from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import clean, selection
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
@@ -48,29 +48,27 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   return vocabularies
 
 
-def count(context: JobContext) -> int:
+def count(job: PrepareJob) -> int:
   """Returns the number of vocabularies to train: 0, 1 or 2."""
-  options = context.config.prepare.vocabulary
+  options = job.config.prepare.vocabulary
   if options.like:
     return 0
   return 1 if options.joint else len(schema.SIDES)
 
 
-def make_vocabulary(
-  context: JobContext, number: int, out: TaskOutput
-) -> Result:
+def make_vocabulary(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Trains a vocabulary on the sampled pairs.
 
   Returns:
     Side -> path of its vocabulary.
   """
-  options = context.config.prepare.vocabulary
+  options = job.config.prepare.vocabulary
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
-  pairs = sampled_pairs(context)
+  pairs = sampled_pairs(job)
   lines: list[str] = []
   for side in sides:
     lines += [pair[schema.SIDES.index(side)] for pair in pairs]
-  path = context.outputs.folder / model_file(options, sides[0])
+  path = job.outputs.folder / model_file(options, sides[0])
   out.add_message(f"trained a vocabulary on {len(lines):,} lines")
   made = train(lines, path, options)
   if made.size != options.size:
@@ -87,18 +85,18 @@ def model_file(options: Subwords, side: str) -> str:
   return "vocabulary.model" if options.joint else f"{side}.model"
 
 
-def sampled_pairs(context: JobContext) -> list[Pair]:
+def sampled_pairs(job: PrepareJob) -> list[Pair]:
   """Returns a sample of the clean training pairs.
 
   If there are too many pairs, those with the lowest hashes are sampled, so that
   the sample depends only on the pairs.
   """
-  candidates = context.summary("duplicates")["kept"]
+  candidates = job.summary("duplicates")["kept"]
   limit = _HASHES * _SAMPLE // candidates
   sampled = []
-  for number in context.train_chunks:
-    pairs = context.chunk(number).pairs()
-    for row in selection.kept_rows(context, number):
+  for number in job.train_chunks:
+    pairs = job.chunk(number).pairs()
+    for row in selection.kept_rows(job, number):
       if candidates <= _SAMPLE or _hash(pairs[row]) < limit:
         sampled.append(pairs[row])
   return sampled
@@ -109,7 +107,7 @@ def _hash(pair: Pair) -> int:
 
 
 def combine(
-  context: JobContext, results: Sequence[Result], out: TaskOutput
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
   """Returns a dict from each side to the path of its vocabulary.
 
@@ -118,16 +116,16 @@ def combine(
   paths: Result = {}
   for result in results:
     paths |= result
-  for side, given in given_vocabularies(context.config).items():
-    options = context.config.prepare.vocabulary
-    path = context.outputs.folder / model_file(options, side)
+  for side, given in given_vocabularies(job.config).items():
+    options = job.config.prepare.vocabulary
+    path = job.outputs.folder / model_file(options, side)
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths
 
 
 def drop_long(
-  context: JobContext, pairs: Sequence[Pair], code_P: np.ndarray
+  job: PrepareJob, pairs: Sequence[Pair], code_P: np.ndarray
 ) -> np.ndarray:
   """Drops pairs with a side that is too long or has no subwords.
 
@@ -135,15 +133,15 @@ def drop_long(
   side with text may have no subwords: the vocabulary reads a lone "▁" as a space.
 
   Args:
-    context: Preparation job.
+    job: Preparation job.
     pairs: Training pairs.
     code_P: Value of `clean.CODES` of each pair.
 
   Returns:
     Codes with those of the dropped pairs.
   """
-  limit, code_P = context.config.prepare.max_subwords, code_P.copy()
-  source, target = (context.vocabularies[side] for side in schema.SIDES)
+  limit, code_P = job.config.prepare.max_subwords, code_P.copy()
+  source, target = (job.vocabularies[side] for side in schema.SIDES)
   for row in np.flatnonzero(code_P == 0).tolist():
     lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
     if not all(lengths):

@@ -23,15 +23,15 @@ OFF = Clean(0, 0, 0.0, duplicates=False, language=False)
 def kept(pairs, **options):
   """Returns the rows of the pairs that are kept, and counts of the others."""
   with tempfile.TemporaryDirectory() as folder:
-    context = stage_runs.context_of(
+    job = stage_runs.job_of(
       Path(folder),
       {"train": [*zip(*pairs)]},
       clean=dataclasses.replace(OFF, **options),
     )
-    stage_runs.run(context)
-    chunks = context.chunks("train")
-    code_P = np.concatenate([selection.codes_of(context, n) for n in chunks])
-    dropped = clean.count_dropped(code_P, context.config.prepare)
+    stage_runs.run(job)
+    chunks = job.chunks("train")
+    code_P = np.concatenate([selection.codes_of(job, n) for n in chunks])
+    dropped = clean.count_dropped(code_P, job.config.prepare)
     rows = np.flatnonzero(code_P == 0).tolist()
     return rows, {reason: n for reason, n in dropped.items() if n}
 

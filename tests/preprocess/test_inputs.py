@@ -27,7 +27,7 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, raw
 from jaxsyn.preprocess.inputs import read_inputs
-from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
+from jaxsyn.preprocess.job import PrepareJob, SplitInput
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS, reader_of
 
@@ -279,11 +279,10 @@ def chunks_of(folder, lines, size, streams):
   sections = DataConfig(config.data, config.prepare)
   splits = (SplitInput("train", lines, sources, size),)
   job = PrepareJob(
-    sections, folder / "out", splits, parsers={}, sums={}, key=""
+    sections, folder / "out", splits, parser_specs={}, sums={}, key=""
   )
-  context = JobContext(job)
-  stage_runs.run(context, ["read"])
-  return context.all_chunks
+  stage_runs.run(job, ["read"])
+  return job.all_chunks
 
 
 TEXTS = {

@@ -237,21 +237,21 @@ def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
   pairs = [(f"{i} a", f"{i} b") for i in range(400)]
   samples = []
   for name, ordered in (("one", pairs), ("two", pairs[::-1])):
-    context = stage_runs.context_of(
+    prepare_job = stage_runs.job_of(
       tmp_path / name, {"train": [*zip(*ordered)]}
     )
-    stage_runs.run(context)
-    samples.append(set(vocabulary.sampled_pairs(context)))
+    stage_runs.run(prepare_job)
+    samples.append(set(vocabulary.sampled_pairs(prepare_job)))
   assert samples[0] == samples[1] and 70 < len(samples[0]) < 130
 
 
-def rows_of_subset(context, size, seed):
+def rows_of_subset(prepare_job, size, seed):
   """Returns the drawn rows of cleaned lines, which are in one chunk."""
   prepare = dataclasses.replace(
-    context.config.prepare, subset=Subset(size, seed)
+    prepare_job.config.prepare, subset=Subset(size, seed)
   )
-  config = dataclasses.replace(context.config, prepare=prepare)
-  other = job.JobContext(dataclasses.replace(context.job, config=config))
+  config = dataclasses.replace(prepare_job.config, prepare=prepare)
+  other = dataclasses.replace(prepare_job, config=config)
   stages.combine(other, "duplicates", [])
   return selection.kept_rows(other, 0)
 
@@ -259,20 +259,20 @@ def rows_of_subset(context, size, seed):
 def test_random_subsets(tmp_path):
   """Smaller subsets are in larger ones, and lines are drawn equally often."""
   text = [*(f"line {index}" for index in range(60)), ""]
-  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
-  stage_runs.run(context, ("read", "clean"))
-  subsets = [set(rows_of_subset(context, n, 5)) for n in (1, 20, 59, 60)]
+  prepare_job = stage_runs.job_of(tmp_path, {"train": (text, text)})
+  stage_runs.run(prepare_job, ("read", "clean"))
+  subsets = [set(rows_of_subset(prepare_job, n, 5)) for n in (1, 20, 59, 60)]
   assert [*map(len, subsets)] == [1, 20, 59, 60]
   assert subsets[0] < subsets[1] < subsets[2] < subsets[3]
   message = (
     r"subset\.pairs is 61, but .* has 60 clean pairs, of 61\. .* most 60"
   )
   with pytest.raises(InputError, match=message):
-    rows_of_subset(context, 61, 5)
+    rows_of_subset(prepare_job, 61, 5)
   # Chi-square over 300 seeds: 20 of 60 lines.
   counts = np.zeros(60)
   for seed in range(300):
-    rows = rows_of_subset(context, 20, seed)
+    rows = rows_of_subset(prepare_job, 20, seed)
     assert len(rows) == 20 and rows == sorted(rows)
     counts[rows] += 1
   # Of a count the variance is 300 (1/3) (2/3); 59 degrees of freedom.
@@ -299,19 +299,21 @@ def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   prepare_job = inputs.read_inputs(sections)
   with runners.start_workers(prepare_job, 2) as workers:
     run_tasks = functools.partial(runners.run_on_workers, workers)
-    stages.run(job.JobContext(prepare_job), run_tasks)
+    stages.run(prepare_job, run_tasks)
     found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
-  assert stages.results(job.JobContext(prepare_job), "shards")
+  assert stages.results(prepare_job, "shards")
 
 
 def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
-  pickled = pickle.dumps(inputs.read_inputs(config))
-  first = runners.context_of(pickled)
-  assert runners.context_of(bytes(bytearray(pickled))) is first
+  loaded = inputs.read_inputs(config)
+  loaded.__dict__["parsers"] = lambda: None  # which cannot be pickled
+  pickled = pickle.dumps(loaded)
+  first = runners.job_of(pickled)
+  assert runners.job_of(bytes(bytearray(pickled))) is first
   with futures.ThreadPoolExecutor(1) as pool:
-    assert pool.submit(runners.context_of, pickled).result() is not first
+    assert pool.submit(runners.job_of, pickled).result() is not first
 
 
 def test_reports_missing_beam_and_unknown_options():
@@ -346,12 +348,12 @@ def test_runs_on_beam_in_this_process(whole, tmp_path, beam):
   check_rejected(config, r"^\S*test\.conllu:1: 9 columns", runner=runner)
 
 
-def block_folder(context, raw):
-  context.outputs.folder.mkdir(parents=True)
-  (context.outputs.folder / "read").write_text("")  # where a folder must be
+def block_folder(prepare_job, raw):
+  prepare_job.outputs.folder.mkdir(parents=True)
+  (prepare_job.outputs.folder / "read").write_text("")  # where a folder must be
 
 
-def hide_text(context, raw):
+def hide_text(prepare_job, raw):
   (raw / "train.en").unlink()
 
 
@@ -368,10 +370,10 @@ def test_beam_reports_why_it_failed(
 ):
   config = again(whole, tmp_path, copy_raw=True)
 
-  def runner(context):
+  def runner(prepare_job):
     if change:
-      change(context, tmp_path / "raw")
-    return beam(option)(context)
+      change(prepare_job, tmp_path / "raw")
+    return beam(option)(prepare_job)
 
   check_rejected(config, message, runner=runner)
 

@@ -70,15 +70,15 @@ def test_parses_lines(parser, tmp_path, out):
 def trees_of(tmp_path, texts, model, **prepare):
   """Returns the result, rows, CoNLL-U and parses of the first chunk."""
   sides = SideParser(UDPipeSpec(model)), SideParser(UDPipeSpec())
-  context = stage_runs.context_of(
+  job = stage_runs.job_of(
     tmp_path, {"train": texts}, parse=Trees(("source",), *sides), **prepare
   )
   stages = (*stage_runs.SELECTION, "vocabulary", "trees")
-  (result,) = stage_runs.run(context, stages)
-  text = context.outputs.read("trees/0", "conllu.source")
-  sizes = context.outputs.read_array("trees/0", "sizes.conllu.source")
+  (result,) = stage_runs.run(job, stages)
+  text = job.outputs.read("trees/0", "conllu.source")
+  sizes = job.outputs.read_array("trees/0", "sizes.conllu.source")
   assert sizes.sum() == len(text)
-  examples, _ = trees.examples_of(context, 0)
+  examples, _ = trees.examples_of(job, 0)
   return result, examples.rows, text.decode(), examples.parses["source"]
 
 
