@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,14 +51,6 @@ class Examples:
     return self.chunk.pairs()
 
 
-def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
-  """Looks up the value of a config.prepare option by its dotted name."""
-  value: Any = prepare
-  for name in option.split("."):
-    value = getattr(value, name)
-  return value
-
-
 class OptionalFeature:
   """Base class of optional features of examples, such as word alignments.
 
@@ -74,7 +67,7 @@ class OptionalFeature:
     """Returns the option and file name of each of a split's input streams."""
     streams = {}
     for option, stream in self.options.items():
-      names = option_value(prepare, option).get(split, ())
+      names = operator.attrgetter(option)(prepare).get(split, ())
       for i, name in enumerate([names] if isinstance(names, str) else names):
         streams[f"{stream}.{i}"] = option, name
     return streams

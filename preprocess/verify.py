@@ -35,7 +35,7 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
 
   Args:
     directory: Dataset directory.
-    key: Hash of the input, from `preprocess.inputs.Inputs`.
+    key: Hash of the input, from `preprocess.job.PrepareJob`.
 
   Returns:
     Messages; None if there is no dataset, or one of other input or options.

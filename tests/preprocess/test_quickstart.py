@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import pathlib
@@ -128,18 +127,17 @@ def test_files(raw):
 
 def test_model_parses_raw_text(raw):
   pairs = corpus.make_splits(1, corpus.Sizes(600, 24, 24))["test"]
-  uas, las = parser.attachment(raw / quickstart.PARSER, pairs)
+  model, right = UDPipe(raw / quickstart.PARSER), []
+  for pair in pairs:
+    head_W = model(pair.source).head_W
+    right += [a == b for a, b in zip(head_W, pair.heads, strict=True)]
   # 150 sentences make no good parser, but one much better than chance.
-  assert 1 > uas >= las > 0.6
-  parse = UDPipe(raw / quickstart.PARSER)("Today, an old king slept.")
+  assert 0.7 < sum(right) / len(right) < 1
+  parse = model("Today, an old king slept.")
   words = [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)]
   assert words == ["Today", ",", "an", "old", "king", "slept", "."]
   # The commas and the king depend on "slept" (5).
   assert parse.head_W == (5, 5, 4, 4, 5, 5, 5)
-  # Wrong words are wrong.
-  tokens = ("Other", *pairs[0].tokens[1:])
-  wrong = dataclasses.replace(pairs[0], tokens=tokens)
-  assert parser.attachment(raw / quickstart.PARSER, [wrong]) == (0, 0)
 
 
 def test_training_the_parser_is_silent_and_reproducible(raw, capfd):
