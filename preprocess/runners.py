@@ -35,7 +35,6 @@ _DIED = (
   "a worker process died, perhaps because memory ran out. Run the same command"
   " again to continue. --config.prepare.workers=1 needs the least memory."
 )
-_REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers read no local disk
 _AGAIN = "See the log of the runner. Run the same command again to continue."
 
 Runner = Callable[[PrepareJob], contextlib.AbstractContextManager[stages.Run]]
@@ -96,28 +95,17 @@ def beam(options: str) -> Runner:
   Raises:
     InputError: Beam is not installed, or an option or runner is unknown.
   """
-  return functools.partial(_beam, *_parse_beam_options(options))
+  return functools.partial(_beam, _parse_beam_options(options))
 
 
 @contextlib.contextmanager
-def _beam(options: Any, runner: str, job: PrepareJob) -> Iterator[stages.Run]:
+def _beam(options: Any, job: PrepareJob) -> Iterator[stages.Run]:
   """Yields a function that runs the tasks of a stage as a Beam pipeline.
 
   Args:
     options: Parsed options of Beam.
-    runner: Class name of Beam's runner.
     job: Preparation job in the launcher.
-
-  Raises:
-    InputError: Workers of this runner cannot read a local folder.
   """
-  if runner in _REMOTE_RUNNERS:
-    for path in (job.outputs.folder, *sorted(job.sums)):
-      if not remote.is_remote(path):
-        raise InputError(
-          f"--runner={runner}: its workers cannot read {path}. Put the raw text"
-          " and config.data.directory on an object store (s3://, gs://)."
-        )
   pickled = pickle.dumps(_with_shared_parsers(job))
   yield functools.partial(_run_on_beam, options, pickled, job.outputs)
 
@@ -206,8 +194,8 @@ def job_of(pickled: bytes) -> PrepareJob:
   return _loaded.job
 
 
-def _parse_beam_options(text: str) -> tuple[Any, str]:
-  """Parses Apache Beam's options; returns them and the runner's class name."""
+def _parse_beam_options(text: str) -> Any:
+  """Parses Apache Beam's options; raises InputError if one is unknown."""
   try:
     options = shlex.split(text)
   except ValueError as error:
@@ -223,7 +211,7 @@ def _parse_beam_options(text: str) -> tuple[Any, str]:
   standard = parsed.view_as(pipeline_options.StandardOptions)
   try:
     # The runner comes first, since some runners define further options.
-    runner = create_runner(standard.runner or "DirectRunner")
+    create_runner(standard.runner or "DirectRunner")
   except (ImportError, ValueError, AttributeError) as error:
     raise InputError(f"--runner: {error}") from None
   unknown: list[str] = []
@@ -236,4 +224,4 @@ def _parse_beam_options(text: str) -> tuple[Any, str]:
     raise InputError(
       f"--beam: neither Beam nor its runner has an option {unknown[0]}."
     )
-  return parsed, type(runner).__name__
+  return parsed
