@@ -90,7 +90,10 @@ def read_inputs(
       spec = spec.resolve(at, language, fetched, downloads)
       parser = spec.open()
       parsers[side], parser_keys[side] = (spec, parser.identity), parser.key
-  used = set[pathlib.Path]().union(*(s.paths for s in splits.values()))
+  used = set[pathlib.Path]()
+  for split in splits.values():
+    for sources in split.streams.values():
+      used.update(source.path for source in sources)
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(checksums.sha256_of, used)))
   key = _key(config, splits, parser_keys, sums)

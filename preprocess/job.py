@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -63,12 +62,6 @@ class SplitInput:
   def file_names(self, stream: str) -> str:
     """Returns the paths of a stream's files, joined by commas for messages."""
     return ", ".join(str(source.path) for source in self.streams[stream])
-
-  @property
-  def paths(self) -> list[pathlib.Path]:
-    """Paths of all input files of the split, without repetitions."""
-    sources = itertools.chain.from_iterable(self.streams.values())
-    return list(dict.fromkeys(source.path for source in sources))
 
   @property
   def text_paths(self) -> list[pathlib.Path]:
