@@ -1,7 +1,7 @@
 """Reasons for which training pairs are dropped.
 
-config.prepare.clean has the options. Other splits keep every pair,
-since all their translations must be scored.
+config.prepare.clean has the options. Other splits keep every pair, since all their
+translations must be scored.
 
 Letters: P sentence pair.
 """

@@ -1,8 +1,8 @@
 """Selects the training pairs: cleaning, duplicates, and the random subset.
 
 Each line has a code: 0 if its pair is kept, otherwise that of the reason for which
-it is dropped (`clean.CODES`). Repeated pairs are found by hashes, among
-all chunks of lines. The subset depends on neither chunks nor processes.
+it is dropped (`clean.CODES`). Repeated pairs are found by hashes, among all chunks
+of lines. The subset depends on neither chunks nor processes.
 
 Letters: P sentence pair.
 """
@@ -28,10 +28,10 @@ _BLOCK = 1 << 20  # lines that get random numbers at once
 
 
 def apply_filters(job: PrepareJob, number: int, out: TaskOutput) -> Result:
-  """Filters one chunk of training pairs.
+  """Filters the pairs in one chunk of the training split; checks other chunks.
 
-  Writes "codes", the code of each line; and "keys.N", the hashes and line indices
-  of the kept pairs whose hash is in partition N.
+  For the training split, writes "codes", the code of each line; and "keys.N", the
+  hashes and line indices of the kept pairs whose hash is in partition N.
 
   Raises:
     InputError: A line has NUL.
