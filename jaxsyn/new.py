@@ -147,8 +147,7 @@ def run(
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
     train, dev, test: Files of the splits; None: held out from the training files.
-    languages: Language codes of both sides; "": detected from the file names, or
-      else from the text.
+    languages: Language codes of both sides; "": from the file names.
     parsers: Parsers of both sides: "auto", "none", or a UDPipe file.
     name: Name of the dataset; "": that of the folder.
   """
@@ -163,7 +162,7 @@ def run(
   seen, lacking = stats["train"], [s for s in splits if s not in stats]
   held_out = corpora.count_held_out(seen) if lacking else 0
   pairs = seen.count - held_out * len(lacking)
-  languages, messages = corpora.languages(seen, languages)
+  languages, messages = corpora.languages(train, languages)
   messages += corpora.findings(stats, held_out, lacking)
   models: dict[str, str] = {}
   for side, code, parser in zip(schema.SIDES, languages, parsers):
@@ -416,8 +415,8 @@ _FLAGS = {
   "test_source": "Source text for testing; default: the next lines of "
   "--source.",
   "test_target": "Target text for testing.",
-  "source_language": "Language code; default: from the file name or the text.",
-  "target_language": "Language code; default: from the file name or the text.",
+  "source_language": "Language code; default: from the file name.",
+  "target_language": "Language code; default: from the file name.",
 }
 
 

@@ -11,19 +11,16 @@ stores results for later runs; it may be deleted.
 On a cluster whose machines can all read the raw files and the dataset
 directory:
 
-  jaxsyn prepare --config FILE --beam --runner=... [options of Beam]
+  jaxsyn prepare --config FILE --beam="--runner=... [other options of Beam]"
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import functools
 import os
 import pathlib
 import sys
 import time
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import flags
@@ -33,9 +30,8 @@ from jaxsyn.data.options import DataConfig
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import publish, runners, stages, verify
-from jaxsyn.preprocess.inputs import Inputs, read_inputs
-from jaxsyn.preprocess.job import JobContext
-from jaxsyn.preprocess.outputs import FORMAT, Outputs
+from jaxsyn.preprocess.inputs import read_inputs
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.storage import files, lock
 from jaxsyn.utils import exits
 
@@ -45,18 +41,16 @@ _LOCKED = (
   " config.data.directory to another folder."
 )
 
-Runner = Callable[[JobContext], contextlib.AbstractContextManager[stages.Run]]
-
 
 def run(
-  config: Any, raw_dir: str = "", runner: Runner = runners.local
+  config: Any, raw_dir: str = "", runner: runners.Runner = runners.local
 ) -> pathlib.Path:
   """Prepares the dataset that a config describes.
 
   Args:
     config: Config, or ConfigDict from get_config.
     raw_dir: Folder of the raw files, "" for config.prepare.raw_dir.
-    runner: Function from `preprocess.runners`, for processes or a cluster.
+    runner: `runners.local`, or the result of `runners.beam`.
 
   Returns:
     Dataset directory, config.data.directory.
@@ -89,17 +83,18 @@ def _sections(config: Any) -> DataConfig:
 
 
 def _prepare(
-  config: DataConfig, raw_dir: str, directory: pathlib.Path, runner: Runner
+  config: DataConfig,
+  raw_dir: str,
+  directory: pathlib.Path,
+  runner: runners.Runner,
 ) -> None:
   started = time.monotonic()
   # A prepared dataset may be on a read-only disk.
   if not files.is_file(directory / manifests.FILE):
     _check_writable(directory)
   old = _manifest(directory)
-  inputs = read_inputs(
-    config, raw_dir, directory / "raw", [*old.get("splits", ())]
-  )
-  if verify.corrupt_files(directory, inputs.key) == []:
+  job = read_inputs(config, raw_dir, [*old.get("splits", ())])
+  if verify.corrupt_files(directory, job.key) == []:
     print(f"{directory} is prepared already, from the same input and options.")
     return
   _check_writable(directory)
@@ -109,10 +104,10 @@ def _prepare(
       f" config.data.name={config.data.name!r}. Set config.data.directory to"
       " another folder, or remove this one."
     )
-  publish.check_no_user_files(directory, config.data.name, inputs.sums)
+  publish.check_no_user_files(directory, config.data.name, job.sums)
   with lock.exclusive_lock(directory, advice=_LOCKED):
     # Again, since another process may have prepared or repaired it since.
-    corrupt = verify.corrupt_files(directory, inputs.key)
+    corrupt = verify.corrupt_files(directory, job.key)
     if corrupt == []:
       print(f"{directory} has been prepared by another process.")
       return
@@ -120,7 +115,7 @@ def _prepare(
       for message in corrupt:
         print(f"corrupt: {message}", flush=True)
       print(f"rebuilding {directory}", flush=True)
-    _make(inputs, directory, started, runner)
+    _make(job, directory, started, runner)
   print(files.read_bytes(directory / "report.txt").decode())
 
 
@@ -138,53 +133,43 @@ def _check_writable(directory: pathlib.Path) -> None:
 
 
 def _make(
-  inputs: Inputs, directory: pathlib.Path, started: float, runner: Runner
+  job: PrepareJob,
+  directory: pathlib.Path,
+  started: float,
+  runner: runners.Runner,
 ) -> None:
   """Prepares the dataset in a new folder, then moves it to its directory."""
-  # Absolute, since workers may have another current folder.
-  work = files.absolute(directory) / "work"
-  key = inputs.key[:16]
-  # Not in work/, which may be a link to another disk: moves must be atomic.
-  new = files.absolute(directory) / f".new-{key}{files.PARTIAL}"
-  outputs = Outputs(work / f"stages-{key}-{FORMAT}")
-  _remove_unfinished(directory, new, outputs.folder)
-  context = JobContext(inputs.job(outputs, new, work))
-  with runner(context) as run_tasks:
-    stages.run(context, run_tasks)
+  _remove_unfinished(job)
+  with runner(job) as run_tasks:
+    stages.run(job, run_tasks)
   # Unfinished files of killed workers must not be published.
-  for folder, _, _ in os.walk(new):  # on an object store they leave nothing
+  for folder, _, _ in os.walk(job.new):  # on an object store they leave nothing
     files.remove_unfinished(folder)
-  files.remove(new / manifests.FILE)  # of a run that was killed at the end
-  manifest = publish.complete(inputs, context)
+  files.remove(job.new / manifests.FILE)  # of a run that was killed at the end
+  manifest = publish.complete(job)
   manifest["seconds"] = round(time.monotonic() - started, 1)
-  publish.publish(new, directory, manifest)
-  files.remove_folder(new)
-  files.remove_folder(outputs.folder)
+  publish.publish(job.new, directory, manifest)
+  files.remove_folder(job.new)
+  files.remove_folder(job.outputs.folder)
 
 
-def _remove_unfinished(
-  directory: pathlib.Path, new: pathlib.Path, stages_folder: pathlib.Path
-) -> None:
+def _remove_unfinished(job: PrepareJob) -> None:
   """Removes unfinished files, and folders of earlier runs with other input."""
-  work = stages_folder.parent
-  for folder in (directory, work, work / "parse"):
-    files.remove_unfinished(folder, but=new.name)
-  folders = files.folders(work, "stages-") + files.folders(directory, ".new-")
-  for folder in folders:
-    if folder.name not in (stages_folder.name, new.name):
+  for folder in (job.directory, job.work, job.work / "parse"):
+    files.remove_unfinished(folder, but=job.new.name)
+  folders = files.folders(job.work, "stages-")
+  for folder in folders + files.folders(job.directory, ".new-"):
+    if folder.name not in (job.outputs.folder.name, job.new.name):
       files.remove_folder(folder)
 
 
-def _main(values: flags.FlagValues, options: Sequence[str]) -> None:
+def _main(values: flags.FlagValues) -> None:
   if values.raw_dir:  # in the config, since other options may refer to it
     values.config.prepare.raw_dir = values.raw_dir
   if values.verify:
     verify.run(_sections(values.config).data.directory)
     return
-  runner: Runner = runners.local
-  if values.beam:
-    runners.check_beam_options(options)
-    runner = functools.partial(runners.beam, options)
+  runner = runners.beam(values.beam) if values.beam else runners.local
   try:
     run(values.config, values.raw_dir, runner)
   except KeyboardInterrupt:
@@ -204,18 +189,15 @@ def define_flags() -> None:
     "Whether to check the dataset directory completely and report corrupt files,"
     " without changing anything. Exit status 0: none; 2: some.",
   )
-  flags.DEFINE_bool(
+  flags.DEFINE_string(
     "beam",
-    False,
-    "Whether to run on Apache Beam; other flags on the command line are options"
-    " of Beam, such as --runner. All machines must be able to read the raw files"
-    " and the dataset directory.",
+    "",
+    "Options of Apache Beam, to run on it instead of in local processes, as in"
+    ' --beam="--runner=NAME --OPTION=VALUE". All machines must be able to read the'
+    " raw files and the dataset directory.",
   )
 
 
 if __name__ == "__main__":
   define_flags()
-  beam_options: list[str] = []
-  if {"--beam", "-beam", "--beam=true"} & set(sys.argv):
-    sys.argv, beam_options = runners.split_command_line(sys.argv, flags.FLAGS)
-  cli.main(lambda values: _main(values, beam_options))
+  cli.main(_main)

@@ -8,28 +8,32 @@ from __future__ import annotations
 import collections
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.annotations import ANNOTATIONS, most_frequent
 from jaxsyn.data.options import Prepare
-from jaxsyn.data.sentence import alignments
+from jaxsyn.data.sentence import alignments, tree
 from jaxsyn.data.sentence.align import MismatchError, spans
 from jaxsyn.data.sentence.alignments import Links
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import Chunk, JobContext
+from jaxsyn.preprocess.job import Chunk, PrepareJob
 from jaxsyn.preprocess.optional import (
   NO_LINKS,
   NO_TREE,
   OTHER_WORDS,
   USED,
-  Encoded,
   Examples,
+  Features,
   OptionalFeature,
   Pair,
   feature,
+  range_error,
 )
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput
 from jaxsyn.preprocess.penn import Brackets
 
 _LABELS = 20_000  # of an annotation without a fixed set of labels, per side
@@ -51,7 +55,7 @@ class Alternatives(OptionalFeature):
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Collects the relation labels of usable alternative parses, by side."""
     relations = {}
-    for side in self._sides(examples.chunk.context.config.prepare):
+    for side in self._sides(examples.chunk.job.config.prepare):
       parses, _ = _matching_parses(examples, side)
       labels = set[str]()
       for parse in itertools.chain.from_iterable(parses):
@@ -59,8 +63,8 @@ class Alternatives(OptionalFeature):
       relations[side] = sorted(labels)
     return relations
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    sides = self._sides(context.config.prepare)
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    sides = self._sides(job.config.prepare)
     return {"alternatives": sides} if sides else {}
 
   def _sides(self, prepare: Prepare) -> list[str]:
@@ -70,15 +74,17 @@ class Alternatives(OptionalFeature):
       if getattr(prepare.parse, f"{side}_alternatives")
     ]
 
-  def encode(self, examples: Examples) -> Encoded:
-    manifest = examples.chunk.context.manifest
-    encoded = Encoded([{} for _ in examples.rows], {})
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
+    manifest, counts = examples.chunk.job.manifest, Counts()
+    encoded: list[Features] = [{} for _ in examples.rows]
     for side in manifest["alternatives"]:
       ids = schema.relation_ids(manifest["relations"][side])
-      parses, counts = _matching_parses(examples, side)
-      if counts:
-        encoded.counts[f"alternatives.{side}"] = counts
-      for features, of_row in zip(encoded.features, parses, strict=True):
+      parses, uses = _matching_parses(examples, side)
+      if uses:
+        counts[f"alternatives.{side}"] = uses
+      for features, of_row in zip(encoded, parses, strict=True):
         heads, relations = list[int](), list[int]()
         for parse in of_row:
           heads += parse.head_W
@@ -87,7 +93,25 @@ class Alternatives(OptionalFeature):
           ]
         features |= feature(f"{side}_other_head", heads)
         features |= feature(f"{side}_other_relation", relations)
-    return encoded
+    return encoded, counts
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    for side in manifest["alternatives"]:
+      head, relation = f"{side}_other_head", f"{side}_other_relation"
+      heads, words = example[head], len(example[f"{side}_head"])
+      if len(heads) and (not words or len(heads) % words):
+        return f"{head} has a part of a parse"
+      if len(example[relation]) != len(heads):
+        return f"{relation} has another number of values"
+      parses = len(heads) // max(1, words)
+      try:
+        tree.depth(heads, np.full(parses, words))
+      except ValueError as error:
+        return f"{head}: {error}"
+      labels = len(manifest["relations"][side])
+      if message := range_error(relation, example[relation], 0, labels):
+        return message
+    return ""
 
 
 def _matching_parses(
@@ -134,31 +158,43 @@ class Alignments(OptionalFeature):
 
   options: Mapping[str, str] = {"alignments": "alignments"}
 
-  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
-    if "alignments.0" in chunk.split.streams:
-      _links(chunk, pairs)
+  def scan(self, examples: Examples, out: TaskOutput) -> Result:
+    """Checks the links, so that errors are reported with those of other files."""
+    if "alignments.0" in examples.chunk.split.streams:
+      _links(examples.chunk, examples.pairs)
+    return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    return {"alignments": True} if context.config.prepare.alignments else {}
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    return {"alignments": True} if job.config.prepare.alignments else {}
 
-  def encode(self, examples: Examples) -> Encoded:
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
     chunk, pairs = examples.chunk, examples.pairs
-    counts = dict.fromkeys((USED, NO_LINKS), 0)
-    links: Sequence[Links] = [()] * len(pairs)
-    encoded = Encoded([], {})
-    if "alignments.0" in chunk.split.streams:
-      links = _links(chunk, pairs)
-      encoded.counts["alignments"] = counts
+    uses = dict.fromkeys((USED, NO_LINKS), 0)
+    is_given = "alignments.0" in chunk.split.streams
+    links = _links(chunk, pairs) if is_given else [()] * len(pairs)
+    encoded = []
     for row in examples.rows:
-      counts[USED if links[row] else NO_LINKS] += 1
+      uses[USED if links[row] else NO_LINKS] += 1
       features = feature("links", [*itertools.chain(*links[row])])
       for side, text in zip(schema.SIDES, pairs[row]):
-        pieces = chunk.context.vocabularies[side].encode(text)
+        pieces = chunk.job.vocabularies[side].encode(text)
         features |= feature(
           f"{side}_unit", alignments.units_of_pieces(text, pieces)
         )
-      encoded.features.append(features)
-    return encoded
+      encoded.append(features)
+    return encoded, {"alignments": uses} if is_given else {}
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    links, highest = example["links"], np.iinfo(np.int32).max
+    if len(links) % 2:
+      return "links has half a link"
+    errors = [range_error("links", links, 0, highest)]
+    for side in schema.SIDES:
+      last, unit = len(example[f"{side}_id"]) - 1, f"{side}_unit"
+      errors.append(range_error(unit, example[unit], -1, last))
+    return next(filter(None, errors), "")
 
 
 def _links(chunk: Chunk, pairs: Sequence[Pair]) -> list[Links]:
@@ -224,7 +260,7 @@ class Annotations(OptionalFeature):
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Counts, by side, the labels of annotations without a fixed label set."""
-    names = examples.chunk.context.config.prepare.parse.annotations
+    names = examples.chunk.job.config.prepare.parse.annotations
     counts: dict[str, dict[str, collections.Counter[str]]] = {}
     for side, parses in examples.parses.items():
       counts[side] = {}
@@ -240,14 +276,14 @@ class Annotations(OptionalFeature):
       out.write_json("labels", counts)
     return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    options = context.config.prepare.parse
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    options = job.config.prepare.parse
     if not options.annotations or not options.sides:
       return {}
     # All different labels of the training split are in memory at once.
     total: dict[tuple[str, str], collections.Counter[str]] = {}
-    for number in context.train_chunks:
-      labels = context.outputs.read_json(f"trees/{number}", "labels")
+    for number in job.train_chunks:
+      labels = job.outputs.read_json(f"trees/{number}", "labels")
       for side, of_side in labels.items():
         for name, counts in of_side.items():
           key = side, name

@@ -7,7 +7,6 @@ files are reported at once.
 from __future__ import annotations
 
 import concurrent.futures
-import dataclasses
 import json
 import os
 import pathlib
@@ -15,7 +14,8 @@ from collections.abc import Collection, Mapping
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.sentence.parsers import Parser, ParserSpec
+from jaxsyn.data.sentence.parsers import ParserSpec
+from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.store import fetch
 from jaxsyn.errors import InputError
 from jaxsyn.options import ROOT, as_dict
@@ -27,7 +27,6 @@ from jaxsyn.preprocess.job import (
   Streams,
   chunk_lines,
 )
-from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import reader_of
 from jaxsyn.storage import checksums, files, remote
@@ -36,77 +35,18 @@ from jaxsyn.storage import checksums, files, remote
 _RECIPE = 4
 # Options that do not affect the result, or are in the content of the splits.
 _UNRECORDED = ("raw_dir", "downloads", "workers", "optional", "fields")
+FETCHED = "raw"  # folder of downloaded files, in the dataset directory
 _READERS = 4  # threads that read files for their hash
 
 
-@dataclasses.dataclass(frozen=True)
-class Inputs:
-  """Complete input of a dataset: options, raw files, parsers and their hashes.
-
-  Attributes:
-    config: Options of the dataset.
-    splits: Name -> input files of the split, the training split first.
-    parsers: Side with trees -> its parser. If trees are given, the parser is
-      for `jaxsyn.translate`; None if the config names no parser.
-    specs: Side -> specification of its parser.
-    fetched: Folder of downloaded files.
-    sums: Path -> SHA-256 of each file.
-    key: Hash of all input and options that affect the dataset.
-    left_out: Optional test split -> reason why it is left out.
-  """
-
-  config: DataConfig
-  splits: dict[str, SplitInput]
-  parsers: dict[str, Parser | None]
-  specs: dict[str, ParserSpec]
-  fetched: pathlib.Path
-  sums: dict[pathlib.Path, str]
-  key: str
-  left_out: dict[str, str] = dataclasses.field(default_factory=dict)
-
-  def has_trees(self, side: str) -> bool:
-    """Returns whether a side's trees come from files, not from a parser."""
-    return f"trees.{side}" in self.splits[self.config.data.train].streams
-
-  def sha256(self, split: SplitInput) -> str:
-    """Returns a hash of the source and target texts of a split."""
-    return checksums.sha256_texts(self.sums[path] for path in split.text_paths)
-
-  @property
-  def downloads(self) -> dict[str, str]:
-    """Origin and SHA-256 of each downloaded file, by file name."""
-    paths = {file for spec in self.specs.values() if (file := spec.file)}
-    return {
-      path.name: origin
-      for path in sorted(paths.union(self.sums))
-      if path.parent == self.fetched and (origin := fetch.record(path))
-    }
-
-  def job(
-    self, outputs: Outputs, new: pathlib.Path, cache: pathlib.Path
-  ) -> PrepareJob:
-    """Returns the picklable description of this preparation for workers."""
-    parsers = {
-      side: (self.specs[side], parser.identity)
-      for side, parser in self.parsers.items()
-      if parser and not self.has_trees(side)
-    }
-    splits = tuple(self.splits.values())
-    return PrepareJob(self.config, outputs, new, cache, splits, parsers)
-
-
 def read_inputs(
-  config: DataConfig,
-  raw_dir: str,
-  fetched: pathlib.Path,
-  prepared: Collection[str] = (),
-) -> Inputs:
+  config: DataConfig, raw_dir: str = "", prepared: Collection[str] = ()
+) -> PrepareJob:
   """Returns the complete input of a dataset; downloads missing files.
 
   Args:
     config: Options of the dataset.
     raw_dir: Folder of the raw files, "" for config.prepare.raw_dir.
-    fetched: Folder of downloaded files.
     prepared: Names of splits that are already prepared. These are not left out
       if their files cannot be downloaded now.
 
@@ -115,7 +55,8 @@ def read_inputs(
   """
   options.check(config)
   data, prepare = config.data, config.prepare
-  fetched = files.absolute(fetched)
+  directory = files.absolute(data.directory)
+  fetched = directory / FETCHED
   downloads = raw.addresses(prepare.downloads)
   raw_files = raw.RawFiles(raw_dir or prepare.raw_dir, fetched, downloads)
   splits, left_out = {}, {}
@@ -138,21 +79,37 @@ def read_inputs(
   for split in splits.values():
     split.streams.update(_given_streams(config, split.name, raw_files))
   _use_trees_of_treebanks(config, splits)
-  parsers: dict[str, Parser | None] = {}
-  specs: dict[str, ParserSpec] = {}
+  parsers: dict[str, tuple[ParserSpec, Identity] | None] = {}
+  parser_keys: dict[str, str | None] = {}
   for side in prepare.parse.sides:
     spec = getattr(prepare.parse, side).parser
-    parsers[side] = None
+    parsers[side] = parser_keys[side] = None
     if spec.named or f"trees.{side}" not in splits[data.train].streams:
       language = getattr(data, f"{side}_language")
       at = ROOT / "prepare" / "parse" / side / spec.kind
-      specs[side] = spec.resolve(at, language, fetched, downloads)
-      parsers[side] = specs[side].open()
-  used = set[pathlib.Path]().union(*(s.paths for s in splits.values()))
+      spec = spec.resolve(at, language, fetched, downloads)
+      parser = spec.open()
+      parsers[side], parser_keys[side] = (spec, parser.identity), parser.key
+  used = set[pathlib.Path]()
+  for split in splits.values():
+    for sources in split.streams.values():
+      used.update(source.path for source in sources)
   with concurrent.futures.ThreadPoolExecutor(_READERS) as readers:
     sums = dict(zip(used, readers.map(checksums.sha256_of, used)))
-  key = _key(config, splits, parsers, sums)
-  return Inputs(config, splits, parsers, specs, fetched, sums, key, left_out)
+  key = _key(config, splits, parser_keys, sums)
+  inputs = tuple(splits.values())
+  return PrepareJob(config, directory, inputs, parsers, sums, key, left_out)
+
+
+def downloads_of(job: PrepareJob) -> dict[str, str]:
+  """Returns the origin and SHA-256 of each downloaded file, by file name."""
+  specs = [parser[0] for parser in job.parser_specs.values() if parser]
+  paths = {file for spec in specs if (file := spec.file)}.union(job.sums)
+  return {
+    path.name: origin
+    for path in sorted(paths)
+    if path.parent == job.directory / FETCHED and (origin := fetch.record(path))
+  }
 
 
 def _texts(
@@ -245,7 +202,7 @@ def _use_trees_of_treebanks(
 def _key(
   config: DataConfig,
   splits: Mapping[str, SplitInput],
-  parsers: Mapping[str, Parser | None],
+  parser_keys: Mapping[str, str | None],
   sums: Mapping[pathlib.Path, str],
 ) -> str:
   """Returns a hash of all options, files and parsers that affect the data."""
@@ -279,6 +236,6 @@ def _key(
       }
       for name, split in splits.items()
     },
-    "parsers": {side: p and p.key for side, p in parsers.items()},
+    "parsers": parser_keys,
   }
   return checksums.sha256_texts([json.dumps(content, sort_keys=True)])

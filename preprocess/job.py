@@ -1,4 +1,4 @@
-"""Preparation jobs, the data that workers load for them, and chunks of lines.
+"""Preparation jobs, and chunks of lines.
 
 The lines of a split are cut into chunks of consecutive line pairs. A task of a
 stage (`preprocess.stages`) usually processes one chunk.
@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import json
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
@@ -23,7 +20,7 @@ from jaxsyn.data.sentence.parsers import Parser, ParserSpec
 from jaxsyn.data.sentence.parsers.parser import Identity
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.outputs import Outputs, Result
+from jaxsyn.preprocess.outputs import FORMAT, Outputs, Result
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS
 from jaxsyn.storage import files
@@ -67,43 +64,58 @@ class SplitInput:
     return ", ".join(str(source.path) for source in self.streams[stream])
 
   @property
-  def paths(self) -> list[pathlib.Path]:
-    """Paths of all input files of the split, without repetitions."""
-    sources = itertools.chain.from_iterable(self.streams.values())
-    return list(dict.fromkeys(source.path for source in sources))
-
-  @property
   def text_paths(self) -> list[pathlib.Path]:
     """Paths of the source text files, then of the target text files."""
     sources = self.streams["source"] + self.streams["target"]
     return [source.path for source in sources]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PrepareJob:
-  """Picklable description of one dataset preparation, sent to workers.
+  """A dataset to prepare: its options, its input, and what stages have made.
+
+  Parsers, vocabularies and summaries of stages are loaded when they are first
+  used. They are not pickled.
 
   Attributes:
     config: Options of the dataset.
-    outputs: Folder of task outputs.
-    new: Folder of the new dataset, until it is complete.
-    cache: Folder of parses and vocabularies that later runs use again.
-    splits: Inputs of all splits, the training split first.
-    parsers: Side -> specification and identity of its parser, for the sides
-      whose lines are parsed.
+    directory: Absolute path of the dataset directory.
+    splits: Input files of all splits, the training split first.
+    parser_specs: Side with trees -> specification and identity of its parser. If
+      trees are given, the parser is for `jaxsyn.translate`; None if the config
+      names no parser.
+    sums: Path -> SHA-256 of each input file.
+    key: Hash of all input and options that affect the dataset.
+    left_out: Optional test split -> reason why it is left out.
   """
 
   config: DataConfig
-  outputs: Outputs
-  new: pathlib.Path
-  cache: pathlib.Path
+  directory: pathlib.Path
   splits: tuple[SplitInput, ...]
-  parsers: Mapping[str, tuple[ParserSpec, Identity]]
+  parser_specs: Mapping[str, tuple[ParserSpec, Identity] | None]
+  sums: Mapping[pathlib.Path, str]
+  key: str
+  left_out: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+  def __getstate__(self) -> dict[str, Any]:
+    fields = dataclasses.fields(self)
+    return {field.name: getattr(self, field.name) for field in fields}
 
   @property
-  def paths(self) -> set[pathlib.Path]:
-    """Paths of all input files."""
-    return set[pathlib.Path]().union(*(split.paths for split in self.splits))
+  def work(self) -> pathlib.Path:
+    """Folder of unfinished work, and of parses that later runs use again."""
+    return self.directory / "work"
+
+  @property
+  def outputs(self) -> Outputs:
+    """Folder of task outputs."""
+    return Outputs(self.work / f"stages-{self.key[:16]}-{FORMAT}")
+
+  @property
+  def new(self) -> pathlib.Path:
+    """Folder of the new dataset, until it is complete."""
+    # Not in work/, which may be a link to another disk: moves must be atomic.
+    return self.directory / f".new-{self.key[:16]}{files.PARTIAL}"
 
   @property
   def streams(self) -> list[tuple[SplitInput, str]]:
@@ -116,26 +128,18 @@ class PrepareJob:
   def is_train(self, split: SplitInput) -> bool:
     return split.name == self.config.data.train
 
-
-class JobContext:
-  """A preparation job with its loaded parsers, vocabularies and summaries.
-
-  Attributes:
-    job: Job that is prepared.
-    config: Options of the dataset.
-    outputs: Folder of task outputs.
-  """
-
-  def __init__(self, job: PrepareJob):
-    self.job, self.config, self.outputs = job, job.config, job.outputs
-    self._summaries: dict[str, Result] = {}
-    self._duplicates: np.ndarray | None = None
+  def has_trees(self, side: str) -> bool:
+    """Returns whether a side's trees come from files, not from a parser."""
+    return f"trees.{side}" in self.splits[0].streams
 
   @functools.cached_property
   def parsers(self) -> dict[str, Parser]:
     """Loaded parser of each side whose trees come from a parser."""
     opened = {}
-    for side, (spec, identity) in self.job.parsers.items():
+    for side, parser in self.parser_specs.items():
+      if not parser or self.has_trees(side):
+        continue
+      spec, identity = parser
       opened[side] = spec.open(identity.sha256)
       if opened[side].identity.key != identity.key:
         raise InputError(
@@ -157,19 +161,9 @@ class JobContext:
       self._summaries[stage] = self.outputs.summary(stage)
     return self._summaries[stage]
 
-  def duplicates(self, partitions: int) -> np.ndarray:
-    """Returns sorted line indices of training pairs that repeat earlier ones.
-
-    Args:
-      partitions: Number of `clean.find_duplicates` tasks.
-    """
-    if self._duplicates is None:
-      parts = [
-        np.frombuffer(self.outputs.read(f"duplicates/{number}", "lines"), "<i8")
-        for number in range(partitions)
-      ]
-      self._duplicates = np.sort(np.concatenate([np.empty(0, "<i8"), *parts]))
-    return self._duplicates
+  @functools.cached_property
+  def _summaries(self) -> dict[str, Result]:
+    return {}
 
   @property
   def manifest(self) -> Result:
@@ -185,7 +179,7 @@ class JobContext:
   def all_chunks(self) -> list[Chunk]:
     """All chunks of lines, those of the training split first."""
     chunks = []
-    for split, lines in zip(self.job.splits, self.line_ranges):
+    for split, lines in zip(self.splits, self.line_ranges):
       size = split.chunk_lines
       for index, first in enumerate(range(0, len(lines), size)):
         chunks.append(Chunk(self, split, index, lines[first : first + size]))
@@ -212,20 +206,20 @@ class Chunk:
   """Chunk of consecutive line pairs of a split, which one task processes.
 
   Attributes:
-    context: Preparation job and its loaded data.
+    job: Preparation job.
     split: Input files of the split.
     index: Index of the chunk within the split.
     lines: Range of line indices in the files of the split.
   """
 
-  context: JobContext
+  job: PrepareJob
   split: SplitInput
   index: int
   lines: range
 
   @property
   def is_train(self) -> bool:
-    return self.context.job.is_train(self.split)
+    return self.job.is_train(self.split)
 
   def texts(self, stream: str) -> list[str]:
     """Returns the chunk's lines from a stream, without line ends."""
@@ -247,7 +241,7 @@ class Chunk:
   def place(self, stream: str, row: int) -> str:
     """Returns the location FILE:LINE of a row in a stream, for messages."""
     first = 0  # index of the first line of a file
-    counts = self.context.summary("read")["counts"][self.split.name][stream]
+    counts = self.job.summary("read")["counts"][self.split.name][stream]
     for source, count in zip(self.split.streams[stream], counts):
       number = self.lines[row] - first + 1
       if number <= count:
@@ -257,8 +251,8 @@ class Chunk:
     raise IndexError(row)
 
   def _read(self, stream: str) -> bytes:
-    number = self.context.job.streams.index((self.split, stream))
-    return self.context.outputs.read(f"read/{number}", str(self.index))
+    number = self.job.streams.index((self.split, stream))
+    return self.job.outputs.read(f"read/{number}", str(self.index))
 
 
 def pack_parses(parses: Iterable[Parse], with_rows: bool) -> list[Any]:

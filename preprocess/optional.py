@@ -6,9 +6,9 @@ read as streams (`preprocess.job.SplitInput`).
 
 from __future__ import annotations
 
-import collections
 import dataclasses
 import functools
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from jaxsyn.data import schema
 from jaxsyn.data.options import Prepare
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.preprocess.job import Chunk, JobContext
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.job import Chunk, PrepareJob
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput
 
 USED, OTHER_WORDS, NO_TREE, NO_LINKS = (
   "used",
@@ -51,29 +51,6 @@ class Examples:
     return self.chunk.pairs()
 
 
-@dataclasses.dataclass
-class Encoded:
-  """Encoded optional feature of several examples, with input statistics.
-
-  Attributes:
-    features: Features of each example.
-    counts: Stream prefix -> use (USED, NO_TREE, ...) -> number of lines.
-    mismatch: Error message of the first content that does not match the text.
-  """
-
-  features: list[Features]
-  counts: dict[str, dict[str, int]]
-  mismatch: str = ""
-
-
-def option_value(prepare: Prepare, option: str) -> Mapping[str, Any]:
-  """Looks up the value of a config.prepare option by its dotted name."""
-  value: Any = prepare
-  for name in option.split("."):
-    value = getattr(value, name)
-  return value
-
-
 class OptionalFeature:
   """Base class of optional features of examples, such as word alignments.
 
@@ -90,30 +67,43 @@ class OptionalFeature:
     """Returns the option and file name of each of a split's input streams."""
     streams = {}
     for option, stream in self.options.items():
-      names = option_value(prepare, option).get(split, ())
+      names = operator.attrgetter(option)(prepare).get(split, ())
       for i, name in enumerate([names] if isinstance(names, str) else names):
         streams[f"{stream}.{i}"] = option, name
     return streams
-
-  def check(self, chunk: Chunk, pairs: Sequence[Pair]) -> None:
-    """Raises InputError for malformed input, before the text is parsed."""
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
     """Collects the feature's labels in a chunk, which `manifest` combines."""
     return {}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
     """Returns the feature's entries in the manifest, {} if it is not used.
 
     Args:
-      context: Preparation job.
+      job: Preparation job.
       results: Results of `scan` for all chunks.
     """
     return {}
 
-  def encode(self, examples: Examples) -> Encoded | None:
-    """Returns this feature's arrays for the examples of a chunk."""
-    return None
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
+    """Encodes this feature for the examples of a chunk.
+
+    Returns:
+      Arrays of each example; and the number of input lines by use (USED,
+      NO_TREE, ...), for each prefix of stream names.
+    """
+    return [{} for _ in examples.rows], {}
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    """Returns a message if the stored values of an example are invalid, or "".
+
+    Args:
+      example: All features of the example; those of subwords and words are valid.
+      manifest: Manifest of the dataset.
+    """
+    return ""
 
 
 def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
@@ -121,10 +111,9 @@ def feature(name: str, values: Sequence[int] | np.ndarray) -> Features:
   return {name: np.array(values, schema.FEATURES[name].dtype)}
 
 
-def total(results: Sequence[Mapping[str, Mapping[str, int]]]) -> Result:
-  """Adds up the input statistics of optional features over several chunks."""
-  counts: dict[str, collections.Counter[str]] = {}
-  for result in results:
-    for stream, of_stream in result.items():
-      counts.setdefault(stream, collections.Counter()).update(of_stream)
-  return {stream: dict(of_stream) for stream, of_stream in counts.items()}
+def range_error(name: str, values: np.ndarray, low: int, high: int) -> str:
+  """Returns a message if a value of a feature is out of range, or ""."""
+  bad = (values < low) | (values > high)
+  if not bad.any():
+    return ""
+  return f"{name} must be from {low} to {high}, got {values[bad][0]}"

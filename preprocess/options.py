@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Mapping, Sequence
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import Data, DataConfig
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.preprocess.features import OPTIONAL
-from jaxsyn.preprocess.optional import option_value
 from jaxsyn.preprocess.readers import READERS, reader_of
 
 # Names of folders in a dataset directory.
@@ -107,7 +107,7 @@ def _check_optional(config: DataConfig) -> None:
   prepare, train = config.prepare, config.data.train
   splits = set(prepare.splits)
   for option in itertools.chain.from_iterable(f.options for f in OPTIONAL):
-    named = option_value(prepare, option)
+    named = operator.attrgetter(option)(prepare)
     if named and not {train} <= set(named) <= splits:
       raise InputError(
         f"config.prepare.{option} must name the files of the split {train}"

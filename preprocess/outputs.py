@@ -30,7 +30,7 @@ from jaxsyn.storage import checksums, files, remote
 
 # Part of the folder's name. Increase it when the content of output files
 # changes, so that unfinished work of an older version is done again.
-FORMAT = 4
+FORMAT = 5
 _READ_AHEAD = 1 << 16  # bytes in a request to an object store
 _HEADER = "header"
 # Errors of reading a file that is missing or corrupt.
@@ -45,6 +45,7 @@ _UNREADABLE = (
 )
 
 Result = dict[str, Any]
+Counts = dict[str, dict[str, int]]  # numbers by group and name
 
 
 @dataclasses.dataclass
@@ -193,11 +194,17 @@ class Outputs:
       return remote.each(self.finished, tasks)
     return [self.finished(task, deep) for task in tasks]
 
-  def write_summary(self, stage: str, summary: Mapping[str, Any]) -> None:
-    """Writes a stage's summary, which combines the results of its tasks."""
-    with self.new(f"summaries/{stage}") as output:
-      output.header.result = dict(summary)
-
   def summary(self, stage: str) -> Result:
     """Returns the summary of a finished stage; InputError if it is corrupt."""
     return self.result(f"summaries/{stage}")
+
+
+def add_counts(parts: Iterable[Mapping[str, Mapping[str, int]]]) -> Counts:
+  """Adds up numbers by group and name, such as those of several chunks."""
+  total: Counts = {}
+  for part in parts:
+    for group, numbers in part.items():
+      of_group = total.setdefault(group, {})
+      for name, number in numbers.items():
+        of_group[name] = of_group.get(name, 0) + number
+  return total

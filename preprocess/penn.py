@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,17 +28,18 @@ from jaxsyn.data.sentence.align import (
 from jaxsyn.data.sentence.linearise import CLOSE, of_subwords, opening
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.optional import (
   NO_TREE,
   OTHER_WORDS,
   USED,
-  Encoded,
   Examples,
+  Features,
   OptionalFeature,
   feature,
+  range_error,
 )
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput
 
 _SIGN = re.compile(r"[()]|[^()\s]+")
 _TRACE = "-NONE-"
@@ -186,8 +187,8 @@ class Brackets(OptionalFeature):
     labels = [tree.labels for tree in trees if tree]
     return {"labels": sorted(set[str]().union(*labels))}
 
-  def manifest(self, context: JobContext, results: Sequence[Result]) -> Result:
-    if not context.config.prepare.parse.source_brackets:
+  def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:
+    if not job.config.prepare.parse.source_brackets:
       return {}
     labels = set[str]().union(*(result["labels"] for result in results))
     if not labels:
@@ -197,15 +198,15 @@ class Brackets(OptionalFeature):
       )
     return {"brackets": {"source": sorted(labels)}}
 
-  def encode(self, examples: Examples) -> Encoded:
+  def encode(
+    self, examples: Examples, out: TaskOutput
+  ) -> tuple[list[Features], Counts]:
     """Encodes constituency trees; omits those that do not match the text."""
-    context = examples.chunk.context
-    ids = schema.relation_ids(context.manifest["brackets"]["source"])
-    vocabulary = context.vocabularies["source"]
-    counts = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
-    encoded = Encoded([], {})
-    if "brackets.0" in examples.chunk.split.streams:
-      encoded.counts["brackets"] = counts
+    job = examples.chunk.job
+    ids = schema.relation_ids(job.manifest["brackets"]["source"])
+    vocabulary = job.vocabularies["source"]
+    uses = dict.fromkeys((USED, OTHER_WORDS, NO_TREE), 0)
+    encoded = []
     for row, tree in zip(examples.rows, _penn_trees(examples)):
       brackets: Sequence[int] | np.ndarray = ()
       use = NO_TREE
@@ -216,11 +217,23 @@ class Brackets(OptionalFeature):
           use = USED
         except MismatchError as error:
           use = OTHER_WORDS
-          where = examples.chunk.place("brackets.0", row)
-          encoded.mismatch = encoded.mismatch or f"{where}: left out: {error}"
-      counts[use] += 1
-      encoded.features.append(feature("source_brackets", brackets))
-    return encoded
+          if not uses[use]:  # the first in the chunk
+            where = examples.chunk.place("brackets.0", row)
+            out.add_message(f"{where}: left out: {error}")
+      uses[use] += 1
+      encoded.append(feature("source_brackets", brackets))
+    is_given = "brackets.0" in examples.chunk.split.streams
+    return encoded, {"brackets": uses} if is_given else {}
+
+  def error(self, example: Features, manifest: Mapping[str, Any]) -> str:
+    name, signs = "source_brackets", example["source_brackets"]
+    lowest = int(opening(len(manifest["brackets"]["source"])))
+    if error := range_error(name, signs, lowest, len(example["source_id"]) - 2):
+      return error
+    depths = np.cumsum(np.where(signs >= 0, 0, np.where(signs == CLOSE, -1, 1)))
+    if depths.min(initial=0) < 0 or (len(depths) and depths[-1]):
+      return f"{name} has brackets that do not match"
+    return ""
 
 
 def _penn_trees(examples: Examples) -> list[PennTree | None]:

@@ -19,36 +19,33 @@ from jaxsyn.data import schema
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.options import as_dict
-from jaxsyn.preprocess import clean, records, report, stages, subset
-from jaxsyn.preprocess.inputs import Inputs
-from jaxsyn.preprocess.job import JobContext, SplitInput
+from jaxsyn.preprocess import inputs, records, report, stages
+from jaxsyn.preprocess.job import PrepareJob, SplitInput
 from jaxsyn.preprocess.outputs import Result
+from jaxsyn.preprocess.vocabulary import model_file
 from jaxsyn.storage import checksums, files, remote
 
 _PACKAGES = "sentencepiece ufal.udpipe py3langid tensorflow-datasets numpy"
 
 
-def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
+def complete(job: PrepareJob) -> dict[str, Any]:
   """Completes a new dataset: writes its metadata, models and report.
 
   Args:
-    inputs: Input of the dataset.
-    context: Preparation job, whose stages are finished.
+    job: Preparation job, whose stages are finished.
 
   Returns:
     Manifest of the dataset.
   """
-  job, described = context.job, context.manifest
-  shards = stages.results(context, "shards")
+  described = job.manifest
+  shards = stages.results(job, "shards")
   splits, indexes = {}, {}
   for number, split in enumerate(job.splits):
-    entry, indexes[split.name] = records.write_index(context, number, shards)
-    splits[split.name] = entry | _describe(
-      inputs, context, split, indexes[split.name]
-    )
-  models = _copy_models(inputs, context)
-  title = _title(inputs, models["vocabulary"])
-  left_out = inputs.left_out
+    entry, indexes[split.name] = records.write_index(job, number, shards)
+    splits[split.name] = entry | _describe(job, split, indexes[split.name])
+  models = _copy_models(job)
+  title = _title(job, models["vocabulary"])
+  left_out = job.left_out
   text = report.text(
     title, splits, indexes, sides=described["sides"], left_out=left_out
   )
@@ -76,90 +73,76 @@ def complete(inputs: Inputs, context: JobContext) -> dict[str, Any]:
     **described,
     "splits": splits,
     **models,
-    "options": as_dict(context.config.prepare),
+    "options": as_dict(job.config.prepare),
     "versions": {p: importlib.metadata.version(p) for p in _PACKAGES.split()},
-    "key": inputs.key,
+    "key": job.key,
     "files": {name: sums[name] for name in names},
-    "downloads": inputs.downloads,
+    "downloads": inputs.downloads_of(job),
     **({"left_out": left_out} if left_out else {}),
   }
 
 
-def _describe(
-  inputs: Inputs, context: JobContext, split: SplitInput, index: np.ndarray
-) -> Result:
+def _describe(job: PrepareJob, split: SplitInput, index: np.ndarray) -> Result:
   """Returns the manifest entry of a split: its origin and counts."""
-  lines = context.line_ranges[context.job.splits.index(split)]
-  trees, encoded = context.summary("trees"), context.summary("encode")
-  counts = encoded["counts"][split.name]
+  lines = job.line_ranges[job.splits.index(split)]
+  trees = job.summary("trees")
+  counts = dict(job.summary("encode")["counts"][split.name])
+  unknown, unparsed = counts.pop("unknown"), counts.pop("unparsed")
   entry = {
     "lines": len(lines),
     "dropped": trees["dropped"][split.name],
-    "unparsed": counts["unparsed"],
-    "unknown": {side: counts[f"unknown.{side}"] for side in schema.SIDES},
+    "unparsed": sum(unparsed.values()),
+    "unknown": unknown,
     # EOS alone.
     "blank": {side: int((index[side] == 1).sum()) for side in schema.SIDES},
     "tree_warnings": trees["warnings"][split.name],
     "files": list(dict.fromkeys(path.name for path in split.text_paths)),
-    "raw_sha256": inputs.sha256(split),
-    "optional": encoded["optional"][split.name],
+    "raw_sha256": checksums.sha256_texts(
+      job.sums[path] for path in split.text_paths
+    ),
+    "optional": counts,
   }
-  if context.config.prepare.subset.pairs and context.job.is_train(split):
-    entry["subset"] = _write_subset(context, split.name)
+  subset = job.config.prepare.subset
+  if subset.pairs and job.is_train(split):
+    clean_pairs = subset.pairs + entry["dropped"]["subset"]
+    entry["subset"] = {
+      "pairs": subset.pairs,
+      "of": clean_pairs,
+      "seed": subset.seed,
+    }
   return entry
 
 
-def _write_subset(context: JobContext, split: str) -> Result:
-  """Writes the line numbers of the random subset of the training split.
-
-  Returns:
-    Entry of the subset in the manifest.
-  """
-  options = context.config.prepare.subset
-  lines: list[int] = []
-  for number in context.train_chunks:
-    chunk = context.chunk(number)
-    lines += [chunk.lines[row] for row in clean.kept_rows(context, number)]
-  subset.write(context.job.new, split, lines)
-  dropped = context.summary("duplicates")["dropped"][split]["subset"]
-  return {
-    "pairs": options.pairs,
-    "of": options.pairs + dropped,
-    "seed": options.seed,
-    "lines": subset.file_of(split),
-  }
-
-
-def _copy_models(inputs: Inputs, context: JobContext) -> dict[str, Any]:
+def _copy_models(job: PrepareJob) -> dict[str, Any]:
   """Copies vocabularies and parsers; returns their entries in the manifest."""
-  joint, new = context.config.prepare.vocabulary.joint, context.job.new
-  vocabularies, parsers = {}, {}
-  for side, vocabulary in context.vocabularies.items():
-    file = "vocabulary.model" if joint else f"{side}.model"
-    files.copy(vocabulary.path, new / file)
+  options, vocabularies, parsers = job.config.prepare.vocabulary, {}, {}
+  for side, vocabulary in job.vocabularies.items():
+    file = model_file(options, side)
+    files.copy(vocabulary.path, job.new / file)
     vocabularies[side] = {
       "file": file,
       "sha256": vocabulary.sha256,
       "size": vocabulary.size,
     }
-  for side, parser in inputs.parsers.items():
-    trees = "CoNLL-U" if inputs.has_trees(side) else "parser"
+  for side, parser in job.parser_specs.items():
+    trees = "CoNLL-U" if job.has_trees(side) else "parser"
     entry = {"file": "", "sha256": "", "name": "", "trees": trees}
     if parser:
-      entry |= parser.identity.entry()
-      if path := inputs.specs[side].file:
-        entry["file"] = f"parser.{side}.{parser.identity.kind}"
-        files.copy(path, new / entry["file"])
+      spec, identity = parser
+      entry |= identity.entry()
+      if path := spec.file:
+        entry["file"] = f"parser.{side}.{identity.kind}"
+        files.copy(path, job.new / entry["file"])
     parsers[side] = entry
   return {"vocabulary": vocabularies, "parser": parsers}
 
 
-def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
+def _title(job: PrepareJob, vocabulary: Mapping[str, Any]) -> str:
   """Returns a one-line description of the dataset for its metadata."""
-  data, sides = inputs.config.data, []
-  for side, parser in inputs.parsers.items():
-    is_parsed = parser and not inputs.has_trees(side)
-    origin = parser.identity.title if parser and is_parsed else "CoNLL-U"
+  data, sides = job.config.data, []
+  for side, parser in job.parser_specs.items():
+    is_parsed = parser and not job.has_trees(side)
+    origin = parser[1].title if parser and is_parsed else "CoNLL-U"
     sides.append(f"{side} side ({origin})")
   sizes = {entry["file"]: f"{entry['size']:,}" for entry in vocabulary.values()}
   trees = f"trees on the {' and '.join(sides)}" if sides else "no trees"
@@ -170,7 +153,7 @@ def _title(inputs: Inputs, vocabulary: Mapping[str, Any]) -> str:
 
 
 def check_no_user_files(
-  directory: pathlib.Path, name: str, inputs: Iterable[pathlib.Path]
+  directory: pathlib.Path, name: str, sources: Iterable[pathlib.Path]
 ) -> None:
   """Raises InputError if publishing would delete a user's own files.
 
@@ -179,15 +162,16 @@ def check_no_user_files(
   Args:
     directory: Dataset directory; it may not exist.
     name: Name of the dataset.
-    inputs: Input files of the dataset.
+    sources: Input files of the dataset.
   """
   shard = r"(-\d{5}-of-\d{5})?"
   prepared = {
     "conllu": rf".+\.(source|target){shard}\.conllu\.gz",
+    # "drawn": line numbers of a subset, from an earlier version.
     "text": rf".+\.((source|target){shard}|drawn)\.gz",
     name: r"\d+\.\d+\.\d+/.+",
   }
-  input_paths = {_real_path(path) for path in inputs}
+  input_paths = {_real_path(path) for path in sources}
   for folder_name, pattern in prepared.items():
     folder = directory / folder_name
     names = [folder_name] if files.is_file(folder) else []

@@ -6,6 +6,7 @@
   jsonl     JSON lines with a field for each side
   tfds      examples of a TensorFlow Datasets dataset, read without TensorFlow
 
+Line breaks in texts of the last two become spaces.
 To support another format, add a `Reader` to the table READERS.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,7 +80,16 @@ def _json_lines(source: Source) -> Iterator[str]:
         f"{where}: the field {source.field!r} has half of a surrogate pair,"
         " which is no character."
       )
-    yield found
+    yield _one_line(found)
+
+
+def _tfds(source: Source) -> Iterator[str]:
+  return map(_one_line, tfds_input.texts(source))
+
+
+def _one_line(text: str) -> str:
+  """Replaces line breaks by spaces."""
+  return re.sub(r"\r?\n|\r", " ", text)
 
 
 def _json_field(value: Any, field: str) -> Any:
@@ -106,15 +117,12 @@ class Reader:
     has_both_sides: Whether a file has both source and target.
     unit: Noun in messages for the unit that becomes one line of text, such as
       "sentence"; "" if it is a line of the file.
-    may_have_line_breaks: Whether texts may have line breaks, which become
-      spaces.
   """
 
   texts: Callable[[Source], Iterator[str]]
   endings: tuple[str, ...] = ()
   has_both_sides: bool = False
   unit: str = ""
-  may_have_line_breaks: bool = False
 
 
 READERS: dict[str, Reader] = {
@@ -122,17 +130,9 @@ READERS: dict[str, Reader] = {
   "conllu": Reader(_treebank, (".conllu", ".conllu.gz"), unit="sentence"),
   "tsv": Reader(_table, (".tsv", ".tsv.gz", ".tsv.zst"), has_both_sides=True),
   "jsonl": Reader(
-    _json_lines,
-    (".jsonl", ".jsonl.gz", ".jsonl.zst"),
-    has_both_sides=True,
-    may_have_line_breaks=True,
+    _json_lines, (".jsonl", ".jsonl.gz", ".jsonl.zst"), has_both_sides=True
   ),
-  "tfds": Reader(
-    tfds_input.texts,
-    has_both_sides=True,
-    unit="example",
-    may_have_line_breaks=True,
-  ),
+  "tfds": Reader(_tfds, has_both_sides=True, unit="example"),
 }
 
 

@@ -15,87 +15,67 @@ from typing import TypeVar
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess.job import JobContext, SplitInput, pack_parses
+from jaxsyn.preprocess.job import PrepareJob, SplitInput, pack_parses
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.preprocess.readers import READERS
 
 _LINES = re.compile(r"([0-9]{1,15})-([0-9]{0,15})")
-_LINE_BREAK = re.compile(r"\r?\n|\r")
 
 Item = TypeVar("Item")
 
 
-def count(context: JobContext) -> int:
-  return len(context.job.streams)
+def count(job: PrepareJob) -> int:
+  return len(job.streams)
 
 
 def _has_trees(stream: str) -> bool:
   return stream.startswith(("trees.", "alternatives."))
 
 
-def read(context: JobContext, number: int, out: TaskOutput) -> Result:
+def read(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Reads one input stream and writes its chunks of lines or trees.
 
   Returns:
     "counts", the number of lines in each file, and "lines", their sum; {} for
     trees.
   """
-  split, stream = context.job.streams[number]
+  split, stream = job.streams[number]
   if _has_trees(stream):
-    _read_trees(context, split, stream, out)
+    _read_trees(job, split, stream, out)
     return {}
   counts = [0] * len(split.streams[stream])
-  breaks = [0] * len(counts)
-  lines = _lines(split, stream, counts, breaks)
+  lines = _lines(split, stream, counts)
   for index, part in enumerate(_chunks(lines, split)):
     out.write(str(index), "".join(f"{line}\n" for line in part).encode())
   for _ in lines:  # counts the lines after the range
     pass
-  for source, times in zip(split.streams[stream], breaks):
-    if times:
-      out.add_message(
-        f"{source.path}: {times:,} texts have line breaks, which become spaces"
-      )
   return {"counts": counts, "lines": sum(counts)}
 
 
 def _chunks(items: Iterator[Item], split: SplitInput) -> Iterator[list[Item]]:
-  """Yields chunks of the lines or trees that a split selects.
-
-  An invalid range selects all lines; `line_range` raises its error later.
-  """
-  match = _LINES.fullmatch(split.lines)
-  start, stop = 0, None
-  if match and int(match[1]) > 0:
-    start, stop = int(match[1]) - 1, int(match[2]) if match[2] else None
-  selected = itertools.islice(items, start, stop)
-  while part := list(itertools.islice(selected, split.chunk_lines)):
+  """Yields chunks of the lines or trees that a split selects."""
+  lines = selected(split.name, split.lines)
+  items = itertools.islice(items, lines.start, lines.stop)
+  while part := list(itertools.islice(items, split.chunk_lines)):
     yield part
 
 
-def _lines(
-  split: SplitInput, stream: str, counts: list[int], breaks: list[int]
-) -> Iterator[str]:
-  """Yields all lines of a stream, with line breaks replaced by spaces.
+def _lines(split: SplitInput, stream: str, counts: list[int]) -> Iterator[str]:
+  """Yields all lines of a stream, and counts them.
 
   Args:
     split: Input files of a split.
     stream: Name of one of its streams.
     counts: Number of lines in each file; updated in place.
-    breaks: Number of lines with line breaks in each file; updated in place.
   """
   for i, source in enumerate(split.streams[stream]):
-    reader = READERS[source.reader]
-    for line in reader.texts(source):
+    for line in READERS[source.reader].texts(source):
       counts[i] += 1
-      if reader.may_have_line_breaks and ("\n" in line or "\r" in line):
-        breaks[i] += 1
-        line = _LINE_BREAK.sub(" ", line)
       yield line
 
 
 def _read_trees(
-  context: JobContext, split: SplitInput, stream: str, out: TaskOutput
+  job: PrepareJob, split: SplitInput, stream: str, out: TaskOutput
 ) -> None:
   """Reads a stream of CoNLL-U trees, and writes the parse of each line.
 
@@ -103,20 +83,21 @@ def _read_trees(
     InputError: The CoNLL-U is malformed or belongs to another text.
   """
   side = stream.split(".")[1]
-  files = len(split.streams[side])
-  lines = _lines(split, side, [0] * files, [0] * files)
+  lines = _lines(split, side, [0] * len(split.streams[side]))
   blocks = itertools.chain.from_iterable(
     conllu.read(source.path) for source in split.streams[stream]
   )
   parses = conllu.match(blocks, lines, split.file_names(side))
-  with_rows = bool(context.config.prepare.parse.annotations)
+  with_rows = bool(job.config.prepare.parse.annotations)
   for index, part in enumerate(_chunks(parses, split)):
     out.write_json(str(index), pack_parses(part, with_rows))
   if next(lines, None) is None:  # rejects trees after the last line
     next(parses, None)
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Checks that all input streams of a split have the same number of lines.
 
   Returns:
@@ -127,11 +108,11 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
     InputError: Line counts differ, or a split takes lines that do not exist.
   """
   counts: dict[str, dict[str, list[int]]] = {}
-  for (split, stream), result in zip(context.job.streams, results):
+  for (split, stream), result in zip(job.streams, results):
     if result:
       counts.setdefault(split.name, {})[stream] = result["counts"]
   ranges = []
-  for split in context.job.splits:
+  for split in job.splits:
     by_stream = counts[split.name]
     _check_sides(split, by_stream)
     total = sum(by_stream["source"])
@@ -142,7 +123,14 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
           f" text has {total}. Line N must belong to line N of the raw source"
           " file."
         )
-    lines = line_range(split.lines, total, split.name)
+    selection = selected(split.name, split.lines)
+    lines = range(total)[selection]
+    if split.lines and total < (selection.stop or selection.start + 1):
+      raise InputError(
+        f"config.prepare.splits.{split.name}: the files have {total} lines, got"
+        f" {split.lines!r}. If the other splits take too many lines, give them"
+        " fewer: with own.corpus, held_out=50."
+      )
     ranges.append((lines.start, lines.stop))
   return {"counts": counts, "lines": ranges}
 
@@ -175,27 +163,21 @@ def unequal_error(names: Sequence[str], lines: Sequence[int]) -> InputError:
   )
 
 
-def line_range(lines: str, count: int, name: str) -> range:
-  """Returns the indices of the lines that a split takes from its files.
+def selected(name: str, lines: str) -> slice:
+  """Returns the slice of the lines that a split takes from its files.
 
   Args:
+    name: Name of the split, for the message.
     lines: Range "FIRST-LAST", counted from 1 and both included; "FIRST-" to the
       last line; "" for all.
-    count: Number of pairs in the files.
-    name: Name of the split, for the message.
 
   Raises:
-    InputError: The range is invalid or exceeds the files.
+    InputError: The range is invalid.
   """
-  if not lines:
-    return range(count)
-  match = _LINES.fullmatch(lines)
-  first, last = (int(n or count) for n in match.groups()) if match else (0, 0)
-  if not 1 <= first <= last <= count:
+  match = _LINES.fullmatch(lines or "1-")
+  if not match or not 1 <= int(match[1]) <= int(match[2] or match[1]):
     raise InputError(
       f"config.prepare.splits.{name}: the lines must be FIRST-LAST, or FIRST- to"
-      f" the last, of 1 to {count} as the files have, got {lines!r}. If the other"
-      " splits take too many lines, give them fewer: with own.corpus,"
-      " held_out=50."
+      f" the last, counted from 1, got {lines!r}."
     )
-  return range(first - 1, last)
+  return slice(int(match[1]) - 1, int(match[2]) if match[2] else None)

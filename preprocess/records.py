@@ -7,7 +7,6 @@ depend on chunks of lines.
 
 from __future__ import annotations
 
-import collections
 import gzip
 import io
 import itertools
@@ -24,9 +23,9 @@ from jaxsyn.data.store.rows import ENCODED_TOGETHER, Rows
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import optional, report, trees
 from jaxsyn.preprocess.features import OPTIONAL
-from jaxsyn.preprocess.job import JobContext, SplitInput
-from jaxsyn.preprocess.optional import Examples, Features
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.job import PrepareJob
+from jaxsyn.preprocess.optional import Features
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput, add_counts
 from jaxsyn.storage import checksums, files
 
 _RECORDS = "records"
@@ -35,22 +34,28 @@ _MIB = 1 << 20
 Part = tuple[int, int, int]  # chunk index, first row, row after the last
 
 
-def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
+def encode(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Encodes the examples in a chunk of lines and writes their records.
 
   Writes "records", framed for TFRecord; "sizes.records", the bytes of each; and
   "index", the index entry of each.
   """
-  manifest = context.manifest
-  examples, texts = trees.examples_of(context, number)
-  added, result = _optional_features(examples)
+  manifest = job.manifest
+  examples, texts = trees.examples_of(job, number)
+  added: list[Features] = [{} for _ in examples.rows]
+  counts: list[Counts] = []
+  for feature in OPTIONAL:
+    if feature.name in manifest:
+      encoded, uses = feature.encode(examples, out)
+      counts.append(uses)
+      for features, of_feature in zip(added, encoded, strict=True):
+        features.update(of_feature)
   source, target = (
     examples.parses.get(side, texts[side]) for side in schema.SIDES
   )
   lines = np.array(examples.rows, np.int64) + examples.chunk.lines.start + 1
-  vocabularies = tuple(context.vocabularies[side] for side in schema.SIDES)
+  vocabularies = tuple(job.vocabularies[side] for side in schema.SIDES)
   options = schema.encoding(manifest) | {"vocabularies": vocabularies}
-  counts = collections.Counter[str]()
   entries, frames = [np.empty(0, tfrecord.ENTRY)], list[bytes]()
   for begin in range(0, len(lines), ENCODED_TOGETHER):
     part = slice(begin, begin + ENCODED_TOGETHER)
@@ -61,7 +66,7 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
       names = [name for name in schema.FEATURES if name in added[begin]]
       more = Rows.of(added[part], names)
       rows = Rows({**rows.flat, **more.flat}, {**rows.start, **more.start})
-    counts.update(report.count(rows, manifest["sides"]))
+    counts.append(report.count(rows, manifest["sides"]))
     part_texts = {f"{side}_text": texts[side][part] for side in schema.SIDES}
     payloads = records.encode(rows, part_texts)
     frames += map(tfrecord.frame, payloads)
@@ -71,77 +76,48 @@ def encode(context: JobContext, number: int, out: TaskOutput) -> Result:
   out.write_array(f"sizes.{_RECORDS}", sizes)
   out.write_array("index", np.concatenate(entries))
   return {
-    **result,
     "examples": len(frames),
     "bytes": int(sizes.sum()),
     "lines": len(examples.chunk.lines),
-    "counts": counts,
+    "counts": add_counts(counts),
   }
 
 
-def _optional_features(examples: Examples) -> tuple[list[Features], Result]:
-  """Encodes the optional features of examples; counts their input lines.
+def combine(
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
+) -> Result:
+  """Plans the shards, and adds up the counts of the chunks of each split.
 
   Returns:
-    Features of each example; "optional", the `counts` of `optional.Encoded`,
-    and "mismatch", the first mismatch.
-  """
-  added: list[Features] = [{} for _ in examples.rows]
-  result: Result = {"optional": {}, "mismatch": ""}
-  for feature in OPTIONAL:
-    if feature.name not in examples.chunk.context.manifest:
-      continue
-    if encoded := feature.encode(examples):
-      result["optional"].update(encoded.counts)
-      result["mismatch"] = result["mismatch"] or encoded.mismatch
-      for features, more in zip(added, encoded.features, strict=True):
-        features.update(more)
-  return added, result
-
-
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
-  """Plans the shards; reports optional features that do not match the text.
-
-  Returns:
-    "shards", the rows of chunks in each shard of each split; and by split the
-    sums of the results "optional" and "counts".
+    "shards", the rows of chunks in each shard of each split; and "counts", the
+    counts of `report.count` and of optional features by split.
 
   Raises:
     InputError: A stream of an optional feature does not match the text at all.
   """
   shards: list[list[list[Part]]] = []
-  used: dict[str, Result] = {}
-  counts: dict[str, collections.Counter[str]] = {}
-  for split in context.job.splits:
-    chunks = context.chunks(split.name)
-    of_split = [results[n] for n in chunks]
-    used[split.name] = optional.total([r["optional"] for r in of_split])
-    counts[split.name] = collections.Counter()
-    for result in of_split:
-      counts[split.name].update(result["counts"])
-    if mismatch := next(filter(None, (r["mismatch"] for r in of_split)), ""):
-      print(mismatch, flush=True)
-    _check_matches(split, used[split.name])
-    shards.append(_shards(context, chunks, results))
-  return {"shards": shards, "optional": used, "counts": counts}
-
-
-def _check_matches(split: SplitInput, counts: Result) -> None:
-  for stream, uses in counts.items():
-    if uses.get(optional.OTHER_WORDS) and not uses[optional.USED]:
-      side = stream.partition(".")[2] or "source"
-      raise InputError(
-        f"{split.file_names(f'{stream}.0')}: no tree has the words of its line"
-        f" of {split.file_names(side)} ({uses}). Give trees of the same text,"
-        " tokenized in the same way."
-      )
+  counts: dict[str, Counts] = {}
+  for split in job.splits:
+    chunks = job.chunks(split.name)
+    of_split = add_counts(results[n]["counts"] for n in chunks)
+    for stream, uses in of_split.items():
+      if uses.get(optional.OTHER_WORDS) and not uses[optional.USED]:
+        side = stream.partition(".")[2] or "source"
+        raise InputError(
+          f"{split.file_names(f'{stream}.0')}: no tree has the words of its line"
+          f" of {split.file_names(side)} ({uses}). Give trees of the same text,"
+          " tokenized in the same way."
+        )
+    counts[split.name] = of_split
+    shards.append(_shards(job, chunks, results))
+  return {"shards": shards, "counts": counts}
 
 
 def _shards(
-  context: JobContext, chunks: Sequence[int], results: Sequence[Result]
+  job: PrepareJob, chunks: Sequence[int], results: Sequence[Result]
 ) -> list[list[Part]]:
   """Assigns the examples in a split's chunks to shards."""
-  size = round(context.config.prepare.shard_mib * _MIB)
+  size = round(job.config.prepare.shard_mib * _MIB)
   shards: list[list[Part]] = [[]]
   room = size
   for chunk in chunks:
@@ -149,7 +125,7 @@ def _shards(
     begin = done = 0  # rows, and bytes, that are in a shard
     if total >= room:
       task, sizes = f"encode/{chunk}", f"sizes.{_RECORDS}"
-      ends = np.cumsum(context.outputs.read_array(task, sizes))
+      ends = np.cumsum(job.outputs.read_array(task, sizes))
       while total - done >= room:
         # The first row that fills a shard is the last in it.
         end = int(np.searchsorted(ends, done + room)) + 1
@@ -164,33 +140,33 @@ def _shards(
   return shards
 
 
-def _shard_files(context: JobContext) -> list[tuple[int, int, str]]:
+def _shard_files(job: PrepareJob) -> list[tuple[int, int, str]]:
   """Returns split, shard and kind of content for each shard file to write."""
   kinds = [_RECORDS, *(f"text.{side}" for side in schema.SIDES)]
-  kinds += [f"conllu.{side}" for side in context.manifest["sides"]]
+  kinds += [f"conllu.{side}" for side in job.manifest["sides"]]
   shard_files: list[tuple[int, int, str]] = []
-  for split, shards in enumerate(context.summary("encode")["shards"]):
+  for split, shards in enumerate(job.summary("encode")["shards"]):
     shard_files += itertools.product([split], range(len(shards)), kinds)
   return shard_files
 
 
-def shard_count(context: JobContext) -> int:
-  return len(_shard_files(context))
+def shard_count(job: PrepareJob) -> int:
+  return len(_shard_files(job))
 
 
-def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
+def write_shard(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Writes one shard file of records, text or trees.
 
   Returns:
     Name, checksums, size and number of examples of the file.
   """
-  split, shard, kind = _shard_files(context)[number]
-  shards = context.summary("encode")["shards"][split]
-  name = _file_name(context, split, shard, kind, len(shards))
+  split, shard, kind = _shard_files(job)[number]
+  shards = job.summary("encode")["shards"][split]
+  name = _file_name(job, split, shard, kind, len(shards))
   count = sum(end - begin for _, begin, end in shards[shard])
   result: Result = {"file": name, "examples": count, "lines": count}
-  with files.publish(context.job.new / name) as file:
-    content = _content(context, shards[shard], kind)
+  with files.publish(job.new / name) as file:
+    content = _content(job, shards[shard], kind)
     if kind == _RECORDS:
       file.writelines(content)
     else:
@@ -200,14 +176,14 @@ def write_shard(context: JobContext, number: int, out: TaskOutput) -> Result:
     if kind == _RECORDS:
       result["sha256"] = checksums.sha256_of(file.name)
     result |= checksums.file_checksums("", [file.name])[file.name]
-  out.add_file(context.job.new / name, result["crc32c"])
+  out.add_file(job.new / name, result["crc32c"])
   return result
 
 
 def _content(
-  context: JobContext, parts: Sequence[Part], kind: str
+  job: PrepareJob, parts: Sequence[Part], kind: str
 ) -> Iterator[bytes]:
-  outputs, stage = context.outputs, "encode" if kind == _RECORDS else "trees"
+  outputs, stage = job.outputs, "encode" if kind == _RECORDS else "trees"
   for chunk, begin, end in parts:
     sizes = outputs.read_array(f"{stage}/{chunk}", f"sizes.{kind}")
     first = int(sizes[:begin].sum())
@@ -226,13 +202,13 @@ def _compress(file: IO[bytes], content: Iterator[bytes]) -> None:
 
 
 def _file_name(
-  context: JobContext, split: int, shard: int, kind: str, shards: int
+  job: PrepareJob, split: int, shard: int, kind: str, shards: int
 ) -> str:
   """Returns the path of a shard file, relative to the dataset directory."""
-  name = context.job.splits[split].name
+  name = job.splits[split].name
   if kind == _RECORDS:
-    folder = manifests.tfds_folder("", context.manifest)
-    dataset = context.config.data.name
+    folder = manifests.tfds_folder("", job.manifest)
+    dataset = job.config.data.name
     file = manifests.shard_file(dataset, name, shard, shards)
     return (folder / file).as_posix()
   what, _, side = kind.partition(".")
@@ -243,12 +219,12 @@ def _file_name(
 
 
 def write_index(
-  context: JobContext, split: int, results: Sequence[Result]
+  job: PrepareJob, split: int, results: Sequence[Result]
 ) -> tuple[Result, np.ndarray]:
   """Writes the index of a split's records.
 
   Args:
-    context: Preparation job, whose stages are finished.
+    job: Preparation job, whose stages are finished.
     split: Index of the split.
     results: Results of `write_shard` for all shard files.
 
@@ -256,18 +232,18 @@ def write_index(
     Manifest entry of the records; and the index.
   """
   shards = []
-  for (of_split, _, kind), result in zip(_shard_files(context), results):
+  for (of_split, _, kind), result in zip(_shard_files(job), results):
     if of_split == split and kind == _RECORDS:
       shard = {key: result[key] for key in ("examples", "bytes", "sha256")}
       shard["file"] = pathlib.PurePath(result["file"]).name
       shards.append(shard)
   entries = [np.empty(0, tfrecord.ENTRY)]
-  for parts in context.summary("encode")["shards"][split]:
+  for parts in job.summary("encode")["shards"][split]:
     for chunk, begin, end in parts:
-      of_chunk = context.outputs.read_array(f"encode/{chunk}", "index")
+      of_chunk = job.outputs.read_array(f"encode/{chunk}", "index")
       entries.append(of_chunk[begin:end])
-  name = context.job.splits[split].name
-  path = manifests.index_file(context.job.new, context.manifest, name)
+  name = job.splits[split].name
+  path = manifests.index_file(job.new, job.manifest, name)
   tfrecord.save_index(path, entries)
   entry = {
     "examples": sum(shard["examples"] for shard in shards),

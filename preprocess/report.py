@@ -9,8 +9,7 @@ import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.store.rows import Rows
-
-Counts = dict[str, int]
+from jaxsyn.preprocess.outputs import Counts
 
 
 def count(rows: Rows, sides: Sequence[str]) -> Counts:
@@ -21,15 +20,18 @@ def count(rows: Rows, sides: Sequence[str]) -> Counts:
     sides: Sides that have trees.
 
   Returns:
-    "unknown.SIDE", the number of subwords that are not in the vocabulary; and
-    "unparsed", the number of sentences without a tree, empty lines included.
+    "unknown", the number of subwords that are not in the vocabulary; and
+    "unparsed", the number of sentences without a tree, empty lines included; by
+    side.
   """
-  counts = {
-    f"unknown.{side}": int((rows.flat[f"{side}_id"] == schema.UNK).sum())
+  unknown = {
+    side: int((rows.flat[f"{side}_id"] == schema.UNK).sum())
     for side in schema.SIDES
   }
-  parsed = [rows.flat[f"{side}_parsed"] for side in sides]
-  return counts | {"unparsed": sum(int((p == 0).sum()) for p in parsed)}
+  unparsed = {
+    side: int((rows.flat[f"{side}_parsed"] == 0).sum()) for side in sides
+  }
+  return {"unknown": unknown, "unparsed": unparsed}
 
 
 def text(
@@ -75,7 +77,7 @@ def _counts(split: str, entry: Mapping[str, Any]) -> list[str]:
   if subset := entry.get("subset"):
     lines.append(
       f"  subset     {subset['pairs']:,} of {subset['of']:,} clean pairs, seed"
-      f" {subset['seed']}; their lines: {subset['lines']}"
+      f" {subset['seed']}"
     )
   if blanks := _listed(entry["blank"]):
     lines.append(f"  no text    {blanks}")

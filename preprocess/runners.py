@@ -6,8 +6,8 @@ each stage is a pipeline of task numbers and a ParDo that calls
 the same names, on an object store or a shared disk. Tasks may be repeated and
 interrupted without harm, so workers may die and tasks may be retried.
 
-  jaxsyn prepare --config FILE --beam --runner=DirectRunner \\
-    --direct_running_mode=multi_processing --direct_num_workers=2
+  jaxsyn prepare --config FILE --beam="--runner=DirectRunner \\
+    --direct_running_mode=multi_processing --direct_num_workers=2"
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ import dataclasses
 import functools
 import os
 import pickle
+import shlex
 import threading
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-
-from absl import flags
 
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import stages
-from jaxsyn.preprocess.job import JobContext, PrepareJob
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.storage import files, remote
 from jaxsyn.utils.workers import Workers, cores
@@ -36,48 +35,48 @@ _DIED = (
   "a worker process died, perhaps because memory ran out. Run the same command"
   " again to continue. --config.prepare.workers=1 needs the least memory."
 )
-_REMOTE_RUNNERS = ("DataflowRunner",)  # whose workers read no local disk
 _AGAIN = "See the log of the runner. Run the same command again to continue."
+
+Runner = Callable[[PrepareJob], contextlib.AbstractContextManager[stages.Run]]
 
 
 @contextlib.contextmanager
-def local(context: JobContext) -> Iterator[stages.Run]:
+def local(job: PrepareJob) -> Iterator[stages.Run]:
   """Yields a function that runs preparation tasks on this machine.
 
   It uses worker processes in proportion to the size of the input, or only this
   process.
   """
-  size = sum(map(files.size_of, context.job.paths))
-  wanted = context.config.prepare.workers or cores()
+  size = sum(map(files.size_of, job.sums))
+  wanted = job.config.prepare.workers or cores()
   count = min(wanted, size // _BYTES_PER_PROCESS)
   if count > 1:
-    with start_workers(context.job, count) as workers:
+    with start_workers(job, count) as workers:
       yield functools.partial(run_on_workers, workers)
   else:
-    yield functools.partial(_run_in_process, context)
+    yield functools.partial(_run_in_process, job)
 
 
 def _run_in_process(
-  context: JobContext, stage: str, numbers: Sequence[int]
+  job: PrepareJob, stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
   for number in numbers:
-    stages.run_task(context, stage, number)
+    stages.run_task(job, stage, number)
     yield number
 
 
-def start_workers(job: PrepareJob, count: int) -> Workers[JobContext]:
+def start_workers(job: PrepareJob, count: int) -> Workers[PrepareJob]:
   """Starts worker processes that have loaded a job and share its parsers."""
-  return Workers(functools.partial(_load_context, job), count, died=_DIED)
+  return Workers(functools.partial(_with_parsers, job), count, died=_DIED)
 
 
-def _load_context(job: PrepareJob) -> JobContext:
-  context = JobContext(job)
-  _ = context.parsers  # loads them, before the process forks
-  return context
+def _with_parsers(job: PrepareJob) -> PrepareJob:
+  _ = job.parsers  # loads them, before the process forks
+  return job
 
 
 def run_on_workers(
-  workers: Workers[JobContext], stage: str, numbers: Sequence[int]
+  workers: Workers[PrepareJob], stage: str, numbers: Sequence[int]
 ) -> Iterator[int]:
   """Runs tasks in worker processes; implements `stages.Run`."""
   futures = [workers.submit(stages.run_task, stage, n) for n in numbers]
@@ -87,29 +86,28 @@ def run_on_workers(
     yield number
 
 
+def beam(options: str) -> Runner:
+  """Returns a runner that runs each stage as an Apache Beam pipeline.
+
+  Args:
+    options: Command-line options of Beam, as in a shell.
+
+  Raises:
+    InputError: Beam is not installed, or an option or runner is unknown.
+  """
+  return functools.partial(_beam, _parse_beam_options(options))
+
+
 @contextlib.contextmanager
-def beam(options: Sequence[str], context: JobContext) -> Iterator[stages.Run]:
+def _beam(options: Any, job: PrepareJob) -> Iterator[stages.Run]:
   """Yields a function that runs the tasks of a stage as a Beam pipeline.
 
   Args:
-    options: Command-line options of Beam.
-    context: Preparation job in the launcher.
-
-  Raises:
-    InputError: Beam is not installed, an option or the runner is unknown, or
-      workers of this runner cannot read a local folder.
+    options: Parsed options of Beam.
+    job: Preparation job in the launcher.
   """
-  parsed, runner = check_beam_options(options)
-  job = context.job
-  if runner in _REMOTE_RUNNERS:
-    for path in (job.outputs.folder, *sorted(job.paths)):
-      if not remote.is_remote(path):
-        raise InputError(
-          f"--runner={runner}: its workers cannot read {path}. Put the raw text"
-          " and config.data.directory on an object store (s3://, gs://)."
-        )
   pickled = pickle.dumps(_with_shared_parsers(job))
-  yield functools.partial(_run_on_beam, parsed, pickled, job.outputs)
+  yield functools.partial(_run_on_beam, options, pickled, job.outputs)
 
 
 def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
@@ -118,21 +116,23 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
   A parser may be a local file of the launcher while all other files are on an
   object store. A parser that is a package must be installed on the workers.
   """
-  if not remote.is_remote(job.cache):
+  if not remote.is_remote(job.work):
     return job
-  parsers = {}
-  for side, (spec, identity) in job.parsers.items():
+  specs = dict(job.parser_specs)
+  for side, parser in job.parser_specs.items():
+    if not parser:
+      continue
+    spec, identity = parser
     if (file := spec.file) and not remote.is_remote(file):
-      copy = job.cache / f"parser-{identity.sha256[:32]}.{spec.kind}"
+      copy = job.work / f"parser-{identity.sha256[:32]}.{spec.kind}"
       files.copy(file, copy)
-      spec = spec.at(os.fspath(copy))
-    parsers[side] = spec, identity
-  return dataclasses.replace(job, parsers=parsers)
+      specs[side] = spec.at(os.fspath(copy)), identity
+  return dataclasses.replace(job, parser_specs=specs)
 
 
 def _run_on_beam(
   options: Any,
-  job: bytes,
+  pickled: bytes,
   outputs: Outputs,
   stage: str,
   numbers: Sequence[int],
@@ -148,7 +148,7 @@ def _run_on_beam(
     pipeline
     | f"{stage}: numbers" >> apache_beam.Create(numbers)
     | f"{stage}: spread" >> apache_beam.Reshuffle()
-    | stage >> apache_beam.Map(_run_in_pipeline, job, stage)
+    | stage >> apache_beam.Map(_run_in_pipeline, pickled, stage)
   )
   try:
     pipeline.run().wait_until_finish()
@@ -167,13 +167,13 @@ def _run_on_beam(
   yield from numbers
 
 
-def _run_in_pipeline(number: int, job: bytes, stage: str) -> None:
+def _run_in_pipeline(number: int, pickled: bytes, stage: str) -> None:
   """Runs a task on an Apache Beam worker; an InputError is written to a file."""
-  context = context_of(job)
+  job = job_of(pickled)
   try:
-    stages.run_task(context, stage, number)
+    stages.run_task(job, stage, number)
   except InputError as error:  # not raised: Beam would retry the task
-    path = context.outputs.path(f"{stage}/{number}.error")
+    path = job.outputs.path(f"{stage}/{number}.error")
     files.write_json(path, str(error))
 
 
@@ -184,47 +184,22 @@ def _error_files(outputs: Outputs, stage: str) -> list[str]:
   return [f"{stage}/{name}" for name in names]
 
 
-_loaded = threading.local()  # pickled job of this thread, and its context
+_loaded = threading.local()  # pickled job of this thread, and the job
 
 
-def context_of(job: bytes) -> JobContext:
-  """Unpickles a job and returns its `JobContext`, created once per thread."""
-  if getattr(_loaded, "job", None) != job:
-    _loaded.job, _loaded.context = job, JobContext(pickle.loads(job))
-  return _loaded.context
+def job_of(pickled: bytes) -> PrepareJob:
+  """Unpickles a job, which is done once per thread."""
+  if getattr(_loaded, "pickled", None) != pickled:
+    _loaded.pickled, _loaded.job = pickled, pickle.loads(pickled)
+  return _loaded.job
 
 
-def split_command_line(
-  argv: Sequence[str], known: flags.FlagValues | Container[str]
-) -> tuple[list[str], list[str]]:
-  """Splits a command line with --beam into jaxsyn's flags and Beam's options.
-
-  Args:
-    argv: Words of the command line.
-    known: Names of jaxsyn's flags, except those of --config.
-  """
-  ours, theirs = [*argv[:1]], list[str]()
-  part = ours
-  for word in argv[1:]:
-    if word.startswith("-"):
-      name = word.lstrip("-").partition("=")[0]
-      is_ours = (
-        name in known
-        or name.removeprefix("no") in known
-        or name == "h"
-        or name.startswith(("config", "help"))
-      )
-      part = ours if is_ours else theirs
-    part.append(word)
-  return ours, theirs
-
-
-def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
-  """Parses Apache Beam's options; returns them and the runner's class name.
-
-  Raises:
-    InputError: Beam is not installed, or an option or runner is unknown.
-  """
+def _parse_beam_options(text: str) -> Any:
+  """Parses Apache Beam's options; raises InputError if one is unknown."""
+  try:
+    options = shlex.split(text)
+  except ValueError as error:
+    raise InputError(f"--beam={text}: {error}.") from None
   try:
     from apache_beam.options import pipeline_options
     from apache_beam.runners.runner import create_runner
@@ -232,21 +207,21 @@ def check_beam_options(options: Sequence[str]) -> tuple[Any, str]:
     raise InputError(
       "--beam needs Apache Beam: pip install -e '.[beam]'."
     ) from None
-  parsed = pipeline_options.PipelineOptions([*options])
+  parsed = pipeline_options.PipelineOptions(options)
   standard = parsed.view_as(pipeline_options.StandardOptions)
   try:
     # The runner comes first, since some runners define further options.
-    runner = create_runner(standard.runner or "DirectRunner")
+    create_runner(standard.runner or "DirectRunner")
   except (ImportError, ValueError, AttributeError) as error:
     raise InputError(f"--runner: {error}") from None
   unknown: list[str] = []
 
   def find_unknown(parser: argparse.ArgumentParser) -> None:
-    unknown.extend(parser.parse_known_args([*options])[1])
+    unknown.extend(parser.parse_known_args(options)[1])
 
   parsed.get_all_options(add_extra_args_fn=find_unknown)
   if unknown:
     raise InputError(
-      f"neither this command nor Beam's runner has an option {unknown[0]}."
+      f"--beam: neither Beam nor its runner has an option {unknown[0]}."
     )
-  return parsed, type(runner).__name__
+  return parsed

@@ -3,7 +3,7 @@
 A stage has numbered tasks. A task is a pure function of its number: it reads
 input files and outputs of earlier stages, and writes one output file
 (`preprocess.outputs`). When all tasks are done, the launcher combines their
-results into the summary of the stage, which later stages read.
+results into the summary of the stage, an output file that later stages read.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean, reading, records, trees, vocabulary
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess import reading, records, selection, trees, vocabulary
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.utils import progress
 
@@ -23,7 +23,9 @@ from jaxsyn.utils import progress
 Run = Callable[[str, Sequence[int]], Iterator[int]]
 
 
-def _no_summary(context: JobContext, results: Sequence[Result]) -> Result:
+def _no_summary(
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
+) -> Result:
   return {}
 
 
@@ -36,20 +38,22 @@ class Stage(NamedTuple):
     combine: Function that combines all results into the summary of the stage.
   """
 
-  count: Callable[[JobContext], int]
-  run: Callable[[JobContext, int, TaskOutput], Result]
-  combine: Callable[[JobContext, Sequence[Result]], Result] = _no_summary
+  count: Callable[[PrepareJob], int]
+  run: Callable[[PrepareJob, int, TaskOutput], Result]
+  combine: Callable[[PrepareJob, Sequence[Result], TaskOutput], Result] = (
+    _no_summary
+  )
 
 
-def _chunks(context: JobContext) -> int:
-  return len(context.all_chunks)
+def _chunks(job: PrepareJob) -> int:
+  return len(job.all_chunks)
 
 
 STAGES = {
   "read": Stage(reading.count, reading.read, reading.combine),
-  "clean": Stage(_chunks, clean.clean, clean.combine),
+  "clean": Stage(_chunks, selection.apply_filters, selection.check_texts),
   "duplicates": Stage(
-    clean.partition_count, clean.find_duplicates, clean.select
+    selection.partition_count, selection.find_duplicates, selection.select
   ),
   "vocabulary": Stage(
     vocabulary.count, vocabulary.make_vocabulary, vocabulary.combine
@@ -60,41 +64,51 @@ STAGES = {
 }
 
 
-def run_task(context: JobContext, stage: str, number: int) -> None:
+def run_task(job: PrepareJob, stage: str, number: int) -> None:
   """Runs a task of a stage unless it is finished.
 
   Raises:
     InputError: The input is invalid.
   """
   task = f"{stage}/{number}"
-  if context.outputs.finished(task) is None:
-    with context.outputs.new(task) as out:
-      out.header.result = STAGES[stage].run(context, number, out)
+  if job.outputs.finished(task) is None:
+    with job.outputs.new(task) as out:
+      out.header.result = STAGES[stage].run(job, number, out)
 
 
-def results(context: JobContext, stage: str) -> list[Result]:
+def combine(job: PrepareJob, stage: str, results: Sequence[Result]) -> None:
+  """Writes a stage's summary, which combines the results of its tasks.
+
+  Raises:
+    InputError: The input is invalid.
+  """
+  with job.outputs.new(f"summaries/{stage}") as out:
+    out.header.result = STAGES[stage].combine(job, results, out)
+
+
+def results(job: PrepareJob, stage: str) -> list[Result]:
   """Returns the results of all tasks in a finished stage."""
-  headers = context.outputs.all_finished(_tasks(context, stage))
+  headers = job.outputs.all_finished(_tasks(job, stage))
   return [header.result for header in headers if header]
 
 
-def _tasks(context: JobContext, stage: str) -> list[str]:
-  return [f"{stage}/{n}" for n in range(STAGES[stage].count(context))]
+def _tasks(job: PrepareJob, stage: str) -> list[str]:
+  return [f"{stage}/{n}" for n in range(STAGES[stage].count(job))]
 
 
-def run(context: JobContext, run_tasks: Run) -> None:
+def run(job: PrepareJob, run_tasks: Run) -> None:
   """Runs all stages of dataset preparation, skipping finished tasks.
 
   Args:
-    context: Preparation job in the launcher.
+    job: Preparation job in the launcher.
     run_tasks: Function from `preprocess.runners` that runs tasks.
 
   Raises:
     InputError: The input is invalid.
   """
-  outputs = context.outputs
-  for name, stage in STAGES.items():
-    headers = outputs.all_finished(_tasks(context, name), deep=True)
+  outputs = job.outputs
+  for name in STAGES:
+    headers = outputs.all_finished(_tasks(job, name), deep=True)
     todo = [i for i, header in enumerate(headers) if header is None]
     started, lines = time.monotonic(), 0
     with progress.bar(name, len(todo), unit="chunk", per="line") as bar:
@@ -116,5 +130,4 @@ def run(context: JobContext, run_tasks: Run) -> None:
     for i in todo:
       for message in finished[i].messages:
         print(message, flush=True)
-    summary = stage.combine(context, [header.result for header in finished])
-    outputs.write_summary(name, summary)
+    combine(job, name, [header.result for header in finished])

@@ -7,8 +7,8 @@ is named by a hash of the lines and the parser. A changed line costs one file.
 
 from __future__ import annotations
 
-import copy
 import gzip
+import json
 import pathlib
 import re
 import zlib
@@ -20,38 +20,39 @@ from jaxsyn.data import schema
 from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.parsers import Parser
-from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean, tree_warnings, vocabulary
+from jaxsyn.preprocess import clean, selection, tree_warnings, vocabulary
 from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.preprocess.job import (
-  JobContext,
+  PrepareJob,
   pack_parses,
   unpack_parses,
 )
 from jaxsyn.preprocess.optional import Examples
-from jaxsyn.preprocess.outputs import Result, TaskOutput
+from jaxsyn.preprocess.outputs import Counts, Result, TaskOutput, add_counts
 from jaxsyn.storage import checksums, files
 
 _CUT = 128  # a file ends after a line whose hash is 0 modulo this ...
 _MAX_CUTS = 4  # ... or after _MAX_CUTS * _CUT lines
-_ID = re.compile(r"^# sent_id = (\d+)$", re.MULTILINE)
+_ID = re.compile(r"^# sent_id = $", re.MULTILINE)
 
 
-def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
+def make_trees(job: PrepareJob, number: int, out: TaskOutput) -> Result:
   """Selects a chunk's lines for examples, and reads or parses their trees.
 
   Writes "rows", the indices of the selected lines in the chunk; for each side
   "text.SIDE"; for sides with trees "conllu.SIDE" and "parses.SIDE"; and
   "sizes.text.SIDE" and "sizes.conllu.SIDE", the bytes of each row.
   """
-  chunk = context.chunk(number)
-  pairs, rows = chunk.pairs(), clean.kept_rows(context, number)
-  result: Result = {"lines": len(pairs), "relations": {}, "trees": {}}
+  chunk = job.chunk(number)
+  pairs, code_P = chunk.pairs(), selection.codes_of(job, number)
+  counts: Counts = {"dropped": {}}
   if chunk.is_train:
-    rows, result["dropped"] = vocabulary.rows_that_fit(context, pairs, rows)
-  result["kept"] = len(rows)
+    code_P = vocabulary.drop_long(job, pairs, code_P)
+    counts["dropped"] = clean.count_dropped(code_P, job.config.prepare)
+  result: Result = {"lines": len(pairs), "relations": {}, "counts": counts}
+  rows = np.flatnonzero(code_P == 0).tolist()
   out.write_array("rows", np.array(rows, np.int64))
-  options = context.config.prepare.parse
+  options = job.config.prepare.parse
   parses: dict[str, list[Parse]] = {}
   for side, lines in zip(schema.SIDES, zip(*pairs)):
     kept = [lines[row] for row in rows]
@@ -68,12 +69,15 @@ def make_trees(context: JobContext, number: int, out: TaskOutput) -> Result:
         for parse, name in zip(parses[side], names)
       ]
     else:
-      parses[side], texts = _parsed(context, side, kept, names, out)
+      parses[side], texts = _parsed(job, side, kept, out)
+      texts = [
+        _ID.sub(f"# sent_id = {name}", text) for name, text in zip(names, texts)
+      ]
     _write_rows(out, f"conllu.{side}", texts)
     out.write_json(f"parses.{side}", pack_parses(parses[side], with_rows))
     relations = (parse.relation_W for parse in parses[side])
     result["relations"][side] = _union(relations)
-    result["trees"][side] = tree_warnings.count(parses[side])
+    counts[side] = tree_warnings.count(parses[side])
   examples = Examples(chunk, rows, parses)
   return result | {f.name: f.scan(examples, out) for f in OPTIONAL}
 
@@ -87,22 +91,24 @@ def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
 
 
 def examples_of(
-  context: JobContext, number: int
+  job: PrepareJob, number: int
 ) -> tuple[Examples, dict[str, list[str]]]:
   """Reads the examples of a chunk, with their texts by side."""
   task, parses = f"trees/{number}", dict[str, list[Parse]]()
   texts = {}
   for side in schema.SIDES:
-    data = context.outputs.read(task, f"text.{side}").decode("utf-8")
+    data = job.outputs.read(task, f"text.{side}").decode("utf-8")
     texts[side] = data.split("\n")[:-1]
-    if side in context.config.prepare.parse.sides:
-      stored = context.outputs.read_json(task, f"parses.{side}")
+    if side in job.config.prepare.parse.sides:
+      stored = job.outputs.read_json(task, f"parses.{side}")
       parses[side] = unpack_parses(stored, texts[side])
-  rows = context.outputs.read_array(task, "rows").tolist()
-  return Examples(context.chunk(number), rows, parses), texts
+  rows = job.outputs.read_array(task, "rows").tolist()
+  return Examples(job.chunk(number), rows, parses), texts
 
 
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Combines the results of all chunks into manifest entries and counts.
 
   Raises:
@@ -112,20 +118,15 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   # reported first.
   from jaxsyn.data.store.tfds_metadata import VERSION
 
-  data, options = context.config.data, context.config.prepare
-  train = [results[n] for n in context.train_chunks]
-  too_long = sum(result["dropped"]["max_subwords"] for result in train)
-  empty = sum(result["dropped"]["empty"] for result in train)
-  if not any(result["kept"] for result in train):
-    others = f", but {empty} that have no subwords" if empty else ""
-    raise InputError(
-      f"config.prepare.max_subwords={options.max_subwords} drops all training"
-      f" pairs{others}."
-    )
-  dropped = copy.deepcopy(context.summary("duplicates")["dropped"])
-  if empty:
-    dropped[data.train]["empty"] += empty
-  dropped[data.train]["max_subwords"] = too_long
+  data, options = job.config.data, job.config.prepare
+  train = [results[n] for n in job.train_chunks]
+  dropped, warnings = {}, {}
+  for split in job.splits:
+    of_split = [results[n]["counts"] for n in job.chunks(split.name)]
+    counts = add_counts(of_split)
+    dropped[split.name] = counts.pop("dropped")
+    warnings[split.name] = _warnings(split.name, counts)
+  clean.check_left(dropped[data.train], len(job.line_ranges[0]))
   sides = options.parse.sides
   relations = {}
   for side in sides:
@@ -142,11 +143,7 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   }
   for feature in OPTIONAL:
     of_feature = [result[feature.name] for result in results]
-    manifest |= feature.manifest(context, of_feature)
-  warnings = {
-    split.name: _report_warnings(context, split.name, results)
-    for split in context.job.splits
-  }
+    manifest |= feature.manifest(job, of_feature)
   return {"manifest": manifest, "dropped": dropped, "warnings": warnings}
 
 
@@ -154,16 +151,11 @@ def _union(groups: Iterable[Iterable[str]]) -> list[str]:
   return sorted(set[str]().union(*groups))
 
 
-def _report_warnings(
-  context: JobContext, split: str, results: Sequence[Result]
-) -> dict[str, list[str]]:
+def _warnings(split: str, stats: Counts) -> dict[str, list[str]]:
   """Prints and returns warnings about a split's trees, by side."""
   warnings: dict[str, list[str]] = {}
-  for side in context.config.prepare.parse.sides:
-    stats = tree_warnings.Stats()
-    for number in context.chunks(split):
-      stats.update(results[number]["trees"][side])
-    if messages := tree_warnings.find_warnings(stats):
+  for side, of_side in stats.items():
+    if messages := tree_warnings.find_warnings(of_side):
       warnings[side] = messages
       for message in messages:
         print(f"warning: {split}, {side} trees: {message}", flush=True)
@@ -171,40 +163,22 @@ def _report_warnings(
 
 
 def _parsed(
-  context: JobContext,
-  side: str,
-  lines: Sequence[str],
-  names: Sequence[str],
-  out: TaskOutput,
+  job: PrepareJob, side: str, lines: Sequence[str], out: TaskOutput
 ) -> tuple[list[Parse], list[str]]:
   """Parses lines of one side; returns their parses and CoNLL-U texts.
 
-  A line that the parser splits into sentences has several trees.
-
-  Args:
-    context: Preparation job.
-    side: Side of the lines.
-    lines: Lines to parse.
-    names: Name of each line, for the comment `# sent_id`.
-    out: Output for messages.
+  A line that the parser splits into sentences has several trees. They have no
+  names: the comments `# sent_id` are empty.
   """
   # At most about 16 files per chunk, or large corpora would fill the disk with
   # small files.
-  largest = max(split.chunk_lines for split in context.job.splits)
-  parses, texts = list[Parse](), [""] * len(lines)
+  largest = max(split.chunk_lines for split in job.splits)
+  parser, folder = job.parsers[side], job.work / "parse"
+  texts: list[str] = []
   for run in runs_of_lines(lines, max(_CUT, largest // 16)):
-    part = lines[run.start : run.stop]
-    folder = context.job.cache / "parse"
-    text = parse_lines(part, context.parsers[side], folder, out)
-    blocks = conllu.blocks_of_text(text, f"trees of the {side}")
-    parses += conllu.match(blocks, part, f"kept lines of the {side}")
-    for block in text.split("\n\n")[:-1]:
-      match = _ID.search(block)
-      assert match, "each block has the number of its line"
-      row = run.start + int(match[1])
-      name = f"# sent_id = {names[row]}"
-      texts[row] += f"{_ID.sub(name, block, count=1)}\n\n"
-  return parses, texts
+    texts += parse_lines(lines[run.start : run.stop], parser, folder, out)
+  blocks = conllu.blocks_of_text("".join(texts), f"trees of the {side}")
+  return [*conllu.match(blocks, lines, f"kept lines of the {side}")], texts
 
 
 def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
@@ -224,34 +198,30 @@ def runs_of_lines(lines: Sequence[str], cut: int = _CUT) -> list[range]:
 
 def parse_lines(
   lines: Sequence[str], parser: Parser, folder: pathlib.Path, out: TaskOutput
-) -> str:
+) -> list[str]:
   """Parses lines, or reuses the parses that an earlier run stored.
-
-  Sentence ids are indices of lines.
 
   Args:
     lines: Sentences.
     parser: Parser of the lines.
-    folder: Folder of stored parses, gzip files that begin with their own name.
+    folder: Folder of stored parses.
     out: Output that gets a message if a file is corrupt.
+
+  Returns:
+    CoNLL-U text of each line, with empty comments `# sent_id`.
   """
   key = checksums.sha256_texts([parser.key, *lines])[:32]
-  path = folder / f"{key}.conllu.gz"
-  # gzip has a checksum, but an empty file is valid, and so is a file that was
-  # renamed or appended to itself.
-  first_line = f"# chunk = {path.name}\n"
+  path = folder / f"{key}.json.gz"
   if files.is_file(path):
     try:
-      text = gzip.decompress(files.read_bytes(path)).decode("utf-8")
-      before, trees = text.split(first_line)
-      if not before:
-        return trees
-    except (gzip.BadGzipFile, EOFError, zlib.error, ValueError):
+      stored = json.loads(gzip.decompress(files.read_bytes(path)))
+      if stored["key"] == key:  # it is false in a file that was renamed
+        return stored["texts"]
+    except (OSError, EOFError, zlib.error, ValueError, LookupError, TypeError):
       pass
     out.add_message(f"corrupt: {path}; parsing its lines again")
-  ids = [str(i) for i in range(len(lines))]
-  trees = "".join(parser.conllu_all(lines, ids))
+  texts = parser.conllu_all(lines, [""] * len(lines))
+  content = json.dumps({"key": key, "texts": texts}, ensure_ascii=False)
   # Level 6 compresses text as well as 9, three times as fast.
-  data = gzip.compress(f"{first_line}{trees}".encode(), 6, mtime=0)
-  files.write_bytes(path, data)
-  return trees
+  files.write_bytes(path, gzip.compress(content.encode(), 6, mtime=0))
+  return texts

@@ -9,18 +9,19 @@ from __future__ import annotations
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.sentence import example
 from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import subset
+from jaxsyn.preprocess.features import OPTIONAL
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import sha256_of
 from jaxsyn.utils import progress
@@ -34,7 +35,7 @@ def corrupt_files(directory: pathlib.Path, key: str) -> list[str] | None:
 
   Args:
     directory: Dataset directory.
-    key: Hash of the input, from `preprocess.inputs.Inputs`.
+    key: Hash of the input, from `preprocess.job.PrepareJob`.
 
   Returns:
     Messages; None if there is no dataset, or one of other input or options.
@@ -114,22 +115,19 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     InputError: The text, trees or records of the split cannot be read.
   """
   records, last = dataset.split(name), 0
-  drawn = None
-  if "subset" in dataset.manifest["splits"][name]:
-    drawn = subset.read(dataset.directory, name)
   sentences = [dataset.sentences(name, side) for side in schema.SIDES]
   options = schema.encoding(dataset.manifest)
   options["vocabularies"] = tuple(map(dataset.vocabulary, schema.SIDES))
   with progress.bar(f"comparing {name}", len(records), unit="pair") as bar:
     for rows in records.rows((*records.features, *schema.UTF8)):
-      example_check.check(rows, dataset.manifest)
       line = rows.flat["line"]
       pairs = list(itertools.islice(zip(*sentences), len(rows)))
       source, target = zip(*pairs)
       made = example.encode_all(source, target, lines=line, **options)
       _compare(rows, made)
       _compare(rows, _texts(pairs))
-      _check_lines(line, last, drawn, subset.file_of(name))
+      check_optional(rows, dataset.manifest)
+      check_lines(line, last)
       last = int(line[-1])
       bar.advance(len(rows))
       yield len(rows)
@@ -137,13 +135,20 @@ def _checked_blocks(dataset: Dataset, name: str) -> Iterator[int]:
     next(rest, None)
 
 
-def _check_lines(
-  line: np.ndarray, last: int, drawn: np.ndarray | None, file: str
-) -> None:
-  """Raises InvalidExampleError unless line numbers ascend within the subset."""
-  if drawn is not None and not np.isin(line, drawn).all():
-    i = int(np.argmin(np.isin(line, drawn)))
-    raise InvalidExampleError(i, f"line {line[i]} is not in {file}")
+def check_optional(rows: Rows, manifest: Mapping[str, Any]) -> None:
+  """Raises InvalidExampleError if an optional feature has invalid values.
+
+  Their input files are not in the dataset directory, so they are not compared.
+  """
+  features = [feature for feature in OPTIONAL if feature.name in manifest]
+  for i, stored in enumerate(rows.examples() if features else ()):
+    for feature in features:
+      if error := feature.error(stored, manifest):
+        raise InvalidExampleError(i, error)
+
+
+def check_lines(line: np.ndarray, last: int) -> None:
+  """Raises InvalidExampleError unless line numbers ascend, after `last`."""
   before = np.append(last, line[:-1])
   if (line <= before).any():
     i = int(np.argmax(line <= before))

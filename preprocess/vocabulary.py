@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import pathlib
 from collections.abc import Sequence
+
+import numpy as np
 
 from jaxsyn.data import schema
 from jaxsyn.data.options import DataConfig
-from jaxsyn.data.sentence.vocabulary import Vocabulary, train
+from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import clean
-from jaxsyn.preprocess.job import JobContext
+from jaxsyn.preprocess import clean, selection
+from jaxsyn.preprocess.job import PrepareJob
 from jaxsyn.preprocess.optional import Pair
 from jaxsyn.preprocess.outputs import Result, TaskOutput
 from jaxsyn.storage import checksums, files
@@ -49,42 +48,29 @@ def given_vocabularies(config: DataConfig) -> dict[str, Vocabulary]:
   return vocabularies
 
 
-def count(context: JobContext) -> int:
+def count(job: PrepareJob) -> int:
   """Returns the number of vocabularies to train: 0, 1 or 2."""
-  options = context.config.prepare.vocabulary
+  options = job.config.prepare.vocabulary
   if options.like:
     return 0
   return 1 if options.joint else len(schema.SIDES)
 
 
-def make_vocabulary(
-  context: JobContext, number: int, out: TaskOutput
-) -> Result:
-  """Trains a vocabulary on the sampled pairs, or reuses an intact file.
+def make_vocabulary(job: PrepareJob, number: int, out: TaskOutput) -> Result:
+  """Trains a vocabulary on the sampled pairs.
 
   Returns:
     Side -> path of its vocabulary.
   """
-  options = context.config.prepare.vocabulary
+  options = job.config.prepare.vocabulary
   sides = schema.SIDES if options.joint else schema.SIDES[number : number + 1]
-  columns = [schema.SIDES.index(side) for side in sides]
-  pairs = sampled_pairs(context)
+  pairs = sampled_pairs(job)
   lines: list[str] = []
-  for column in columns:
-    lines += [pair[column] for pair in pairs]
-  # The name is a hash of all that the vocabulary depends on.
-  recorded = dataclasses.asdict(options)
-  del recorded["like"]  # the lines depend on it
-  content = [json.dumps(recorded, sort_keys=True), *lines]
-  key = checksums.sha256_texts(content)[:32]
-  path = context.job.cache / f"vocabulary-{key}.model"
-  if _is_intact(path, out):
-    made = Vocabulary(path)
-  else:
-    out.add_message(f"training a vocabulary on {len(lines):,} lines")
-    made = train(lines, path, options)
-    sums = checksums.file_checksums(path.parent, [path.name])
-    files.write_json(path.with_suffix(".json"), sums)
+  for side in sides:
+    lines += [pair[schema.SIDES.index(side)] for pair in pairs]
+  path = job.outputs.folder / model_file(options, sides[0])
+  out.add_message(f"trained a vocabulary on {len(lines):,} lines")
+  made = train(lines, path, options)
   if made.size != options.size:
     out.add_message(
       f"the text is enough for a vocabulary of {made.size} pieces, not"
@@ -94,41 +80,35 @@ def make_vocabulary(
   return dict.fromkeys(sides, str(path))
 
 
-def sampled_pairs(context: JobContext) -> list[Pair]:
+def model_file(options: Subwords, side: str) -> str:
+  """Returns the name of a side's vocabulary in the dataset directory."""
+  return "vocabulary.model" if options.joint else f"{side}.model"
+
+
+def sampled_pairs(job: PrepareJob) -> list[Pair]:
   """Returns a sample of the clean training pairs.
 
   If there are too many pairs, those with the lowest hashes are sampled, so that
   the sample depends only on the pairs.
   """
-  dropped = context.summary("duplicates")["dropped"][context.config.data.train]
-  candidates = len(context.line_ranges[0]) - sum(dropped.values())
+  candidates = job.summary("duplicates")["kept"]
   limit = _HASHES * _SAMPLE // candidates
   sampled = []
-  for number in context.train_chunks:
-    pairs = context.chunk(number).pairs()
-    for row in clean.kept_rows(context, number):
+  for number in job.train_chunks:
+    pairs = job.chunk(number).pairs()
+    for row in selection.kept_rows(job, number):
       if candidates <= _SAMPLE or _hash(pairs[row]) < limit:
         sampled.append(pairs[row])
   return sampled
 
 
 def _hash(pair: Pair) -> int:
-  return int.from_bytes(clean.pair_key(pair)[:8], "little")
+  return int.from_bytes(selection.pair_key(pair)[:8], "little")
 
 
-def _is_intact(path: pathlib.Path, out: TaskOutput) -> bool:
-  """Returns whether a vocabulary file matches its recorded checksum."""
-  try:
-    expected = files.read_json(path.with_suffix(".json"))[path.name]
-    wrong = checksums.corrupt_files(path.parent, {path.name: expected})
-  except (OSError, ValueError, LookupError, TypeError):  # absent or corrupt
-    return False
-  if wrong:
-    out.add_message(f"corrupt: {wrong}")
-  return not wrong
-
-
-def combine(context: JobContext, results: Sequence[Result]) -> Result:
+def combine(
+  job: PrepareJob, results: Sequence[Result], out: TaskOutput
+) -> Result:
   """Returns a dict from each side to the path of its vocabulary.
 
   Copies a vocabulary of another dataset, whose folder workers may not see.
@@ -136,33 +116,36 @@ def combine(context: JobContext, results: Sequence[Result]) -> Result:
   paths: Result = {}
   for result in results:
     paths |= result
-  for side, given in given_vocabularies(context.config).items():
-    path = context.job.cache / f"vocabulary-{given.sha256[:32]}.model"
+  for side, given in given_vocabularies(job.config).items():
+    options = job.config.prepare.vocabulary
+    path = job.outputs.folder / model_file(options, side)
     files.copy(given.path, path)
     paths[side] = str(path)
   return paths
 
 
-def rows_that_fit(
-  context: JobContext, pairs: Sequence[Pair], rows: Sequence[int]
-) -> tuple[list[int], dict[str, int]]:
-  """Returns the indices of pairs whose sides are neither empty nor too long.
+def drop_long(
+  job: PrepareJob, pairs: Sequence[Pair], code_P: np.ndarray
+) -> np.ndarray:
+  """Drops pairs with a side that is too long or has no subwords.
 
   A side is too long if it has more than max_subwords subwords, including EOS. A
   side with text may have no subwords: the vocabulary reads a lone "▁" as a space.
 
+  Args:
+    job: Preparation job.
+    pairs: Training pairs.
+    code_P: Value of `clean.CODES` of each pair.
+
   Returns:
-    Indices, and reason -> number of dropped pairs.
+    Codes with those of the dropped pairs.
   """
-  options = context.config.prepare
-  source, target = (context.vocabularies[side] for side in schema.SIDES)
-  kept, dropped = [], {"empty": 0, "max_subwords": 0}
-  for row in rows:
+  limit, code_P = job.config.prepare.max_subwords, code_P.copy()
+  source, target = (job.vocabularies[side] for side in schema.SIDES)
+  for row in np.flatnonzero(code_P == 0).tolist():
     lengths = len(source.ids(pairs[row][0])), len(target.ids(pairs[row][1]))
     if not all(lengths):
-      dropped["empty"] += 1
-    elif max(lengths) + 1 > options.max_subwords:  # EOS is one more
-      dropped["max_subwords"] += 1
-    else:
-      kept.append(row)
-  return kept, dropped
+      code_P[row] = clean.CODES["empty"]
+    elif max(lengths) + 1 > limit:  # EOS is one more
+      code_P[row] = clean.CODES["max_subwords"]
+  return code_P

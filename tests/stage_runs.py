@@ -8,14 +8,12 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
 from jaxsyn.preprocess.inputs import read_inputs
-from jaxsyn.preprocess.job import JobContext
-from jaxsyn.preprocess.outputs import Outputs
-from jaxsyn.preprocess.stages import STAGES, results, run_task
+from jaxsyn.preprocess.stages import STAGES, combine, results, run_task
 
 SELECTION = ("read", "clean", "duplicates")
 
 
-def context_of(tmp_path, splits, clean=None, **prepare):
+def job_of(tmp_path, splits, clean=None, **prepare):
   """Returns a job of plain lines, without trees.
 
   Args:
@@ -26,6 +24,7 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   """
   config = base.get_config()
   config.data.validation, config.data.test = "train", ()
+  config.data.directory = str(tmp_path / "out")
   config.prepare.parse.sides = ()
   tmp_path.mkdir(parents=True, exist_ok=True)
   for name, sides in splits.items():
@@ -38,18 +37,16 @@ def context_of(tmp_path, splits, clean=None, **prepare):
   edited = dataclasses.replace(config.prepare, **prepare)
   edited = dataclasses.replace(edited, clean=clean or edited.clean)
   config = DataConfig(config.data, edited)
-  inputs = read_inputs(config, str(tmp_path), tmp_path / "own")
-  outputs = Outputs(tmp_path / "stages")
-  return JobContext(inputs.job(outputs, tmp_path / "new", tmp_path / "cache"))
+  return read_inputs(config, str(tmp_path))
 
 
-def run(context, names=SELECTION):
+def run(job, names=SELECTION):
   """Runs stages; returns the results of the last."""
   found = []
   for name in names:
     stage = STAGES[name]
-    for number in range(stage.count(context)):
-      run_task(context, name, number)
-    found = results(context, name)
-    context.outputs.write_summary(name, stage.combine(context, found))
+    for number in range(stage.count(job)):
+      run_task(job, name, number)
+    found = results(job, name)
+    combine(job, name, found)
   return found

@@ -16,7 +16,7 @@ from jaxsyn.preprocess import reading
 from jaxsyn.preprocess.corpus import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Different lines that py3langid identifies as English and as French.
+# Different lines in English and in French.
 ENGLISH = "The {} dogs are running through the green grass of the park ."
 FRENCH = "Les {} chiens courent à travers l'herbe verte du parc ."
 
@@ -96,9 +96,8 @@ def test_given_validation_and_test_files_and_a_table():
   splits = loaded(mixed).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
   rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
-  table = unparsed("table", Files(write("pairs.tsv", rows)))
-  assert loaded(table).prepare.splits["test"] == ("../pairs.tsv", "3-4")
-  assert "en (detected in the text)" in table.messages[0]
+  table = unparsed("table", Files(write("pairs.en-fr.tsv", rows)))
+  assert loaded(table).prepare.splits["test"] == ("../pairs.en-fr.tsv", "3-4")
 
 
 def test_the_config_is_formatted():
@@ -111,20 +110,10 @@ def test_the_config_is_formatted():
     subprocess.run([*ruff, *options], check=True)
 
 
-def test_languages_of_names_text_and_flags():
-  train = Files(
-    write("train.de", map(ENGLISH.format, range(20))),
-    write("train.fr", map(FRENCH.format, range(20))),
-  )
-  made = unparsed("mine", train)
-  assert loaded(made).data.source_language == "de"
-  assert made.messages[1] == (
-    "warning: the source language is de (from the file name), but 100 % of the text "
-    "looks like en. If it is, set --source_language en"
-  )
-  made = unparsed("declared", train, languages=("en", ""))
-  assert loaded(made).data.source_language == "en"
-  assert not [line for line in made.messages if "warning" in line]
+def test_languages_of_names_and_flags():
+  made = unparsed("mine", corpus(20), languages=("de", ""))
+  data = loaded(made).data
+  assert (data.source_language, data.target_language) == ("de", "fr")
   numbers = [*map(str, range(20))]
   train = Files(write("a", numbers), write("b", numbers))
   with pytest.raises(
@@ -255,7 +244,7 @@ def test_splits_of_two_plain_files_leave_nothing_out():
   for name in ("validation", "test", "train"):
     *files, lines = config.prepare.splits[name]
     assert files == ["corpus.en", "corpus.fr"]
-    chosen += reading.line_range(lines, 7, name)
+    chosen += range(7)[reading.selected(name, lines)]
   assert chosen == [*range(7)]
 
 

@@ -4,5 +4,5 @@
   lexicon  words of both languages
   grammar  random dependency trees of English words
   corpus   distinct sentence pairs (`Pair`) from these trees
-  parser   training and evaluation of a parser for the English text
+  parser   training of a parser for the English text
 """

@@ -1,15 +1,14 @@
-"""Trains and evaluates the quickstart's parser on gold trees."""
+"""Trains the quickstart's parser on gold trees."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import pathlib
 import sys
 import tempfile
 from collections.abc import Sequence
 
-from jaxsyn.data.sentence.parsers.udpipe import UDPipe, load_udpipe
+from jaxsyn.data.sentence.parsers.udpipe import load_udpipe
 from jaxsyn.preprocess.toy.corpus import Pair
 
 # A small model, stopped early: 15 seconds on one core. Lines are sentences, so
@@ -49,28 +48,6 @@ def train_parser(pairs: Sequence[Pair]) -> bytes:
       text = log.read().decode(errors="replace")
       raise RuntimeError(f"UDPipe's trainer: {error.message}\n{text}")
   return model
-
-
-def attachment(
-  model: pathlib.Path, pairs: Sequence[Pair]
-) -> tuple[float, float]:
-  """Returns the attachment scores (UAS, LAS) of a parser on raw English text.
-
-  If the model tokenizes a sentence incorrectly, all its words count as wrong.
-  """
-  parser = UDPipe(model)
-  right_head = right_both = total = 0
-  for pair in pairs:
-    parse = parser(pair.source)
-    words = (parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W))
-    total += len(pair.tokens)
-    if tuple(words) != pair.tokens:
-      continue
-    right = [ours == gold for ours, gold in zip(parse.head_W, pair.heads)]
-    labels = zip(right, parse.relation_W, pair.relations)
-    right_head += sum(right)
-    right_both += sum(head and ours == gold for head, ours, gold in labels)
-  return right_head / total, right_both / total
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ import pathlib
 import shutil
 
 import disks
+import numpy as np
 import pytest
 import web_server
 import zstandard
@@ -30,6 +31,7 @@ from jaxsyn.data.sentence import conllu
 from jaxsyn.data.sentence.vocabulary import Vocabulary
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.data.store.rows import InvalidExampleError
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, inputs, publish, verify
 from jaxsyn.storage import checksums
@@ -118,9 +120,10 @@ def table(config, raw):
 
 
 def json_lines(config, raw):
+  """A line break in a text becomes a space."""
   for split in ("train", "test"):
     values = [
-      {"id": 1, "translation": {"en": line, "de": line.upper()}}
+      {"translation": {"en": line.replace(" ", "\n", 1), "de": line.upper()}}
       for line in lines_of(config, f"{split}.en")
     ]
     write_lines(raw / f"{split}.jsonl", map(json.dumps, values))
@@ -233,10 +236,10 @@ def test_multi30k_leaves_out_test_sets_that_are_missing(shared_data, tmp_path):
   for path in (shared_data / "multi30k").glob("*.gz"):
     if not path.name.startswith(late):
       (tmp_path / path.name).symlink_to(path)
-  found = inputs.read_inputs(read_config(config), str(tmp_path), tmp_path / "x")
+  found = inputs.read_inputs(read_config(config), str(tmp_path))
   assert set(found.left_out) == set(late)
   splits = {"train", "validation", *config.data.test}
-  assert set(found.splits) == splits - set(late)
+  assert {s.name for s in found.splits} == splits - set(late)
 
 
 def test_uses_the_vocabulary_of_another_folder(made, tmp_path):
@@ -273,7 +276,7 @@ def test_drops_pairs_with_too_many_subwords(tmp_path):
   assert 0 < dropped == 60 - len(records)
   assert max(len(one["source_id"]) for one in records) == 9
   config.prepare.max_subwords = 2
-  check_rejected(config, "max_subwords=2 drops all")
+  check_rejected(config, r"is left of 60 \(dropped: max_subwords 60\)")
 
 
 def test_a_prepared_folder_is_used_anywhere(made, tmp_path, capsys):
@@ -489,6 +492,15 @@ def test_verification_compares_records_with_the_text(
   with pytest.raises(InputError, match="out is corrupt: "):
     verify.run(folder)
   assert error in capsys.readouterr().out
+
+
+def test_verification_compares_line_numbers(made):
+  rows = next(Dataset(made[1]).split("train").rows(["line"]))
+  verify.check_lines(rows.flat["line"], 0)
+  with pytest.raises(InvalidExampleError, match="line 1 comes after 1"):
+    verify.check_lines(rows.flat["line"], 1)
+  with pytest.raises(InvalidExampleError, match="line 2 comes after 3"):
+    verify.check_lines(np.array([3, 2]), 0)
 
 
 @pytest.mark.parametrize("renamed", [1, 4])

@@ -4,6 +4,7 @@ import dataclasses
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import stage_runs
 from raw_corpora import chain, corpus, lines_of, raw_of, write_lines
@@ -14,7 +15,7 @@ from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
-from jaxsyn.preprocess import build, clean
+from jaxsyn.preprocess import build, clean, selection
 
 OFF = Clean(0, 0, 0.0, duplicates=False, language=False)
 
@@ -22,18 +23,16 @@ OFF = Clean(0, 0, 0.0, duplicates=False, language=False)
 def kept(pairs, **options):
   """Returns the rows of the pairs that are kept, and counts of the others."""
   with tempfile.TemporaryDirectory() as folder:
-    context = stage_runs.context_of(
+    job = stage_runs.job_of(
       Path(folder),
       {"train": [*zip(*pairs)]},
       clean=dataclasses.replace(OFF, **options),
     )
-    stage_runs.run(context)
-    rows = [
-      context.chunk(chunk).lines[row]
-      for chunk in context.chunks("train")
-      for row in clean.kept_rows(context, chunk)
-    ]
-    dropped = context.summary("duplicates")["dropped"]["train"]
+    stage_runs.run(job)
+    chunks = job.chunks("train")
+    code_P = np.concatenate([selection.codes_of(job, n) for n in chunks])
+    dropped = clean.count_dropped(code_P, job.config.prepare)
+    rows = np.flatnonzero(code_P == 0).tolist()
     return rows, {reason: n for reason, n in dropped.items() if n}
 
 
@@ -72,7 +71,7 @@ def test_duplicates_keep_the_first(monkeypatch):
   pairs = [("a", "b"), ("a", "c"), ("a", "b"), ("b", "a"), ("a", "b")]
   assert kept(pairs, duplicates=True) == ([0, 1, 3], {"duplicates": 2})
   # In other chunks and partitions.
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 1500)
+  monkeypatch.setattr(selection, "_PARTITION_PAIRS", 1500)
   lines = [str(i * i % 4099) for i in range(6000)]
   first = {line: i for i, line in reversed([*enumerate(lines)])}
   rows, dropped = kept([*zip(lines, lines)], duplicates=True)
@@ -95,7 +94,7 @@ def test_both_sides_must_have_their_language(shared_data):
   with pytest.raises(InputError, match=r"is left of 1 \(dropped: language 1"):
     kept(pairs[1:2], language=True)
   with pytest.raises(InputError, match=r"source_language: .* know 'qaa'"):
-    clean.filters(dataclasses.replace(OFF, language=True), "qaa", "de")
+    clean.identified_languages(("qaa", "de"))
 
 
 # Texts that show no characters; SentencePiece leaves no subword of the first

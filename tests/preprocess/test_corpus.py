@@ -1,4 +1,4 @@
-"""Tests statistics of corpora, their languages, and sizes that suit them."""
+"""Tests statistics of corpora, languages of file names, and sizes that suit them."""
 
 import collections
 import gzip
@@ -142,28 +142,6 @@ def test_warns_of_test_sources_in_training(text):
 )
 def test_the_language_of_a_file_name(file, column, code):
   assert corpus.language_of_name(file, column) == code
-
-
-def test_guesses_the_language_of_a_text():
-  english = ["A dog runs through the grass.", "Two men are talking."] * 10
-  german = ["Ein Hund rennt durch das Gras.", "Zwei Männer reden."] * 10
-  assert corpus.guess_language(english) == ("en", 1.0)
-  assert corpus.guess_language(german + english[:10]) == ("de", 2 / 3)
-  assert corpus.guess_language(["12", "", "--"]) == ("", 0.0)
-
-
-@pytest.mark.parametrize(
-  ("code", "guess", "share", "contradicts"),
-  [
-    ("en", "de", 0.9, True),
-    ("en", "de", 0.5, False),
-    ("en", "", 0.0, False),
-    ("zh_Hans", "zh", 1.0, False),
-    ("no", "nb", 1.0, False),
-  ],
-)
-def test_only_a_confident_guess_contradicts(code, guess, share, contradicts):
-  assert corpus.contradicts(code, guess, share) == contradicts
 
 
 def stats_of(words=11.9, examined=1000, characters="abcdefghijklmnopq"):

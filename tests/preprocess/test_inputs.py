@@ -3,7 +3,6 @@
 import gzip
 import hashlib
 import json
-import pathlib
 
 import pytest
 import stage_runs
@@ -23,12 +22,12 @@ from jaxsyn.config import read_config
 from jaxsyn.configs import base
 from jaxsyn.data.options import DataConfig
 from jaxsyn.data.sentence import conllu, text
+from jaxsyn.data.sentence.parsers import udpipe
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import build, raw
 from jaxsyn.preprocess.inputs import read_inputs
-from jaxsyn.preprocess.job import JobContext, PrepareJob, SplitInput
-from jaxsyn.preprocess.outputs import Outputs
+from jaxsyn.preprocess.job import PrepareJob, SplitInput
 from jaxsyn.preprocess.raw import Source
 from jaxsyn.preprocess.readers import READERS, reader_of
 
@@ -165,8 +164,11 @@ CASES = [
    r"no training pair is left of 60 \(dropped: max_characters 60\)"),
   *(
     ({SPLIT: ("train.en", "train.de.gz", lines)}, None,
-     rf"splits\.train: the lines must .* 1 to 60 .*'{lines}'")
-    for lines in ("1-61", "0-3", "5-4", "3", "a-b", "61-", "-2")
+     rf"splits\.train: the {what}, got '{lines}'")
+    for lines, what in (
+      ("1-61", "files have 60 lines"), ("61-", "files have 60 lines"),
+      *((x, "lines must .*") for x in ("0-3", "5-4", "3", "a-b", "-2")),
+    )
   ),
 ]  # fmt: skip
 
@@ -208,7 +210,7 @@ def test_only_nul_is_rejected_in_test_splits(tmp_path):
 def key_of(config):
   config = read_config(config)
   sections = DataConfig(config.data, config.prepare)
-  return read_inputs(sections, "", pathlib.Path("fetched")).key
+  return read_inputs(sections).key
 
 
 @pytest.mark.parametrize(
@@ -259,21 +261,28 @@ def test_options_that_affect_files_change_the_key(
   assert (key_of(config) != plain) == changes
 
 
+def test_the_longest_line_of_a_parser_changes_the_key(
+  tmp_path, prepared, monkeypatch
+):
+  config = corpus(tmp_path)
+  model = str(prepared / "parser.source.udpipe")
+  set_options(config, {CONLLU: {}, PARSER: model})
+  plain = key_of(config)
+  monkeypatch.setattr(udpipe, "LONGEST_LINE", 99)
+  assert key_of(config) != plain
+
+
 def chunks_of(folder, lines, size, streams):
   """Reads the streams of one split; returns its chunks of `size` lines."""
   config = read_config(base.get_config())
   sources = {name: tuple(map(Source, paths)) for name, paths in streams.items()}
+  sections = DataConfig(config.data, config.prepare)
+  splits = (SplitInput("train", lines, sources, size),)
   job = PrepareJob(
-    DataConfig(config.data, config.prepare),
-    Outputs(folder / "outputs"),
-    new=folder / "new",
-    cache=folder / "cache",
-    splits=(SplitInput("train", lines, sources, size),),
-    parsers={},
+    sections, folder / "out", splits, parser_specs={}, sums={}, key=""
   )
-  context = JobContext(job)
-  stage_runs.run(context, ["read"])
-  return context.all_chunks
+  stage_runs.run(job, ["read"])
+  return job.all_chunks
 
 
 TEXTS = {
@@ -298,7 +307,7 @@ def test_chunks_have_the_lines_of_all_files(tmp_path, name, size, first):
   selection = f"{first + 1}-" if first else ""
   streams = {"source": paths, "target": paths}
   if first and first >= len(lines):
-    with pytest.raises(InputError, match="FIRST-LAST"):
+    with pytest.raises(InputError, match="files have"):
       chunks_of(tmp_path, selection, size, streams)
     return
   chunks = chunks_of(tmp_path, selection, size, streams)

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import itertools
+import shutil
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from jaxsyn.data.sentence import align, conllu, linearise, tree
 from jaxsyn.data.sentence.controls import Sampled
 from jaxsyn.data.sentence.linearise import CLOSE, opening
 from jaxsyn.data.sentence.vocabulary import Subwords, Vocabulary, train
-from jaxsyn.data.store import example_check, manifests
+from jaxsyn.data.store import manifests
 from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.data.store.rows import InvalidExampleError, Rows
 from jaxsyn.errors import InputError
@@ -305,19 +306,48 @@ def test_maps_links_of_tokenized_words_to_words_of_the_text(tmp_path):
     assert one["links"].reshape(-1, 2).tolist() == [[n - 1] * 2, [n + 1] * 2]
 
 
+NP, S, VP = map(opening, (1, 2, 3))
+
+
 @pytest.mark.parametrize(
   ("name", "change", "message"),
   [
+    ("source_other_head", lambda x: x[1:], "has a part of a parse"),
+    ("source_other_head", lambda x: [*x[:-1], 99], "must be from 0 to"),
+    ("source_other_head", lambda x: [1, 0, *x[2:]], "form a cycle"),
+    # In the second parse, each word depends on the next, and so on the last.
+    ("source_other_head", lambda x: [*x[:-1], len(x) // 2 - 2], "form a cycle"),
+    ("source_other_relation", lambda x: x[1:], "has another number of values"),
+    ("source_other_relation", lambda x: x + 5, "must be from 0 to 4"),
+    ("links", lambda x: x[1:], "has half a link"),
+    ("links", lambda x: -1 - x, "must be from 0 to"),
     ("source_unit", lambda x: x + 99, "must be from -1 to "),
-    ("target_unit", lambda x: x[1:], "has another number of values"),
+    ("target_unit", lambda x: x - 1, "must be from -1 to "),
+    ("source_brackets", lambda _: [S, NP, 0, CLOSE, CLOSE, S], "do not match"),
+    ("source_brackets", lambda _: [S, NP, 0, CLOSE], "do not match"),
+    ("source_brackets", lambda _: [VP - 1, 0, CLOSE], "must be from -5 to"),
+    ("source_brackets", lambda _: [S, 99, CLOSE], "must be from -5 to"),
   ],
 )
-def test_rejects_malformed_units(made, name, change, message):
+def test_verification_rejects_invalid_values(made, name, change, message):
   split = Dataset(made[1]).split("train")
   bad = {**split[1]}
-  bad[name] = change(bad[name]).astype(bad[name].dtype)
-  with pytest.raises(InvalidExampleError, match=f"{name} {message}"):
-    example_check.check(Rows.of([split[0], bad], bad), split.dataset.manifest)
+  bad[name] = np.array(change(bad[name]), bad[name].dtype)
+  rows = Rows.of([split[0], bad], bad)
+  with pytest.raises(InvalidExampleError, match=f"{name}.* {message}") as error:
+    verify.check_optional(rows, split.dataset.manifest)
+  assert error.value.index == 1
+
+
+def test_verification_checks_optional_features(made, tmp_path, capsys):
+  folder = shutil.copytree(made[1], tmp_path / "copy")
+  manifest = manifests.read(folder)
+  manifest["brackets"]["source"].remove("VP")
+  manifests.write(folder, manifest)
+  with pytest.raises(InputError, match="is corrupt"):
+    verify.run(folder)
+  message = "split train, record 0: source_brackets must be from -4 to"
+  assert message in capsys.readouterr().out
 
 
 def test_constituency_trees_work_without_dependency_trees(tmp_path):

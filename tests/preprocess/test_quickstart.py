@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import os
 import pathlib
@@ -22,11 +21,6 @@ from jaxsyn.preprocess.toy.grammar import Node
 from jaxsyn.preprocess.toy.lexicon import Word
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def pairs():
-  return corpus.pairs(400, seed=5)
 
 
 @pytest.fixture
@@ -106,7 +100,8 @@ def test_parents_in_the_target_are_nearest_translated_ancestors():
   assert tree.relation_W == ("obj", "root", "punct")
 
 
-def test_same_seed_same_pairs_everywhere(pairs):
+def test_same_seed_same_pairs_everywhere():
+  pairs = corpus.pairs(400, seed=5)
   assert corpus.pairs(20, seed=5) == pairs[:20]
   # Pins the language, the sentences, their trees and links: a change here
   # changes every figure that was measured on the quickstart.
@@ -115,27 +110,6 @@ def test_same_seed_same_pairs_everywhere(pairs):
     for p in pairs
   )
   assert hashlib.sha256(text.encode()).hexdigest()[:16] == "01693c16a7b25027"
-
-
-def test_pairs_are_different_and_their_trees_projective(pairs):
-  assert len({p.source for p in pairs}) == len(pairs) == 400
-  distances = []
-  for p in pairs:
-    assert 5 <= len(p.tokens) <= 25
-    assert p.source[0].isupper() and p.source.endswith(".")
-    assert " ," not in p.source and "  " not in p.source
-    (root,) = [i for i, head in enumerate(p.heads) if i == head]
-    assert p.relations[root] == "root"
-    for i, head in enumerate(p.heads):
-      # What is between a word and its parent depends on the parent.
-      for k in range(min(i, head) + 1, max(i, head)):
-        while k not in (head, root):
-          k = p.heads[k]
-        assert k == head
-      if p.translations[i] and i != head:
-        distances.append(abs(head - i))
-  far = sum(distance >= 3 for distance in distances)
-  assert far / len(distances) > 0.25
 
 
 def test_files(raw):
@@ -153,41 +127,23 @@ def test_files(raw):
 
 def test_model_parses_raw_text(raw):
   pairs = corpus.make_splits(1, corpus.Sizes(600, 24, 24))["test"]
-  uas, las = parser.attachment(raw / quickstart.PARSER, pairs)
+  model, right = UDPipe(raw / quickstart.PARSER), []
+  for pair in pairs:
+    head_W = model(pair.source).head_W
+    right += [a == b for a, b in zip(head_W, pair.heads, strict=True)]
   # 150 sentences make no good parser, but one much better than chance.
-  assert 1 > uas >= las > 0.6
-  parse = UDPipe(raw / quickstart.PARSER)("Today, an old king slept.")
+  assert 0.7 < sum(right) / len(right) < 1
+  parse = model("Today, an old king slept.")
   words = [parse.text[a:b] for a, b in zip(parse.start_W, parse.end_W)]
   assert words == ["Today", ",", "an", "old", "king", "slept", "."]
   # The commas and the king depend on "slept" (5).
   assert parse.head_W == (5, 5, 4, 4, 5, 5, 5)
-  # Wrong words are wrong.
-  tokens = ("Other", *pairs[0].tokens[1:])
-  wrong = dataclasses.replace(pairs[0], tokens=tokens)
-  assert parser.attachment(raw / quickstart.PARSER, [wrong]) == (0, 0)
 
 
 def test_training_the_parser_is_silent_and_reproducible(raw, capfd):
   model = parser.train_parser(corpus.pairs(150, seed=1))
   assert model == (raw / quickstart.PARSER).read_bytes()
   assert capfd.readouterr().err == ""
-
-
-def test_all_but_main_verbs_follow_from_word_and_parent(pairs):
-  """The property that makes the quickstart a test of syntax-aware systems."""
-  seen, alone = {}, {}
-  for pair in pairs:
-    for i, translation in enumerate(pair.translations):
-      head = pair.heads[i]
-      if translation and head != i:
-        word = (pair.tokens[i].lower(), pair.relations[i])
-        above = pair.words[head]  # the dependents agree with it
-        known = (*word, above.kind, above.group, pair.plurals[head])
-        assert seen.setdefault(known, translation) == translation
-        alone.setdefault(word, set()).add(translation)
-  # The word alone, without its parent, seldom determines its translation.
-  ambiguous = sum(len(translations) > 1 for translations in alone.values())
-  assert ambiguous > 0.7 * len(alone)
 
 
 def test_the_target_side_is_prepared_with_its_gold_trees(prepared):

@@ -40,18 +40,17 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import (
   build,
-  clean,
   inputs,
   job,
   runners,
+  selection,
   stages,
   verify,
   vocabulary,
 )
-from jaxsyn.preprocess.outputs import Outputs
 from jaxsyn.preprocess.toy import corpus as toy_corpus
 from jaxsyn.preprocess.toy import parser
-from jaxsyn.storage import checksums, files, remote
+from jaxsyn.storage import files, remote
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LINES, PAIRS = 1200, 400  # of the training split, and of its subset
@@ -110,20 +109,17 @@ def test_shards_are_full_and_hold_the_same_examples(whole):
     assert counts == [shard["examples"] for shard in train["shards"]]
 
 
-def test_draws_clean_lines_and_records_them(whole):
+def test_draws_clean_lines(whole):
   config, folder, _ = whole
   manifest = manifests.read(folder)
   train = manifest["splits"]["train"]
   numbers = [int(example["line"]) for example in Dataset(folder).split("train")]
-  drawn = gzip.decompress((folder / "text" / "train.drawn.gz").read_bytes())
-  assert numbers == [*map(int, drawn.split())] == sorted(set(numbers))
+  assert numbers == sorted(set(numbers))
   assert len(numbers) == PAIRS == train["examples"]
   dropped = train["dropped"]
   assert train["lines"] == PAIRS + sum(dropped.values()) == LINES
   clean_pairs = LINES - dropped["duplicates"] - dropped["max_words"]
-  file = "text/train.drawn.gz"
-  subset = {"pairs": PAIRS, "of": clean_pairs, "seed": 5, "lines": file}
-  assert train["subset"] == subset and file in manifest["files"]
+  assert train["subset"] == {"pairs": PAIRS, "of": clean_pairs, "seed": 5}
   report = (folder / "report.txt").read_text()
   assert f"subset     {PAIRS} of {clean_pairs:,} clean pairs" in report
   # None is a line that cleaning would drop.
@@ -166,7 +162,7 @@ def two_processes(config, monkeypatch):
 def small_chunks(config, monkeypatch):
   monkeypatch.setattr(job, "MIN_LINES", 64)
   monkeypatch.setattr(job, "MAX_LINES", 64)
-  monkeypatch.setattr(clean, "_PARTITION_PAIRS", 500)
+  monkeypatch.setattr(selection, "_PARTITION_PAIRS", 500)
 
 
 @pytest.mark.parametrize("change", [two_processes, small_chunks])
@@ -241,76 +237,47 @@ def test_trains_the_vocabulary_on_a_sample(tmp_path, monkeypatch):
   pairs = [(f"{i} a", f"{i} b") for i in range(400)]
   samples = []
   for name, ordered in (("one", pairs), ("two", pairs[::-1])):
-    context = stage_runs.context_of(
+    prepare_job = stage_runs.job_of(
       tmp_path / name, {"train": [*zip(*ordered)]}
     )
-    stage_runs.run(context)
-    samples.append(set(vocabulary.sampled_pairs(context)))
+    stage_runs.run(prepare_job)
+    samples.append(set(vocabulary.sampled_pairs(prepare_job)))
   assert samples[0] == samples[1] and 70 < len(samples[0]) < 130
 
 
-def rows_of_subset(context, size, seed):
+def rows_of_subset(prepare_job, size, seed):
   """Returns the drawn rows of cleaned lines, which are in one chunk."""
   prepare = dataclasses.replace(
-    context.config.prepare, subset=Subset(size, seed)
+    prepare_job.config.prepare, subset=Subset(size, seed)
   )
-  config = dataclasses.replace(context.config, prepare=prepare)
-  other = job.JobContext(dataclasses.replace(context.job, config=config))
-  other.outputs.write_summary("duplicates", clean.select(other, []))
-  return clean.kept_rows(other, 0)
+  config = dataclasses.replace(prepare_job.config, prepare=prepare)
+  other = dataclasses.replace(prepare_job, config=config)
+  stages.combine(other, "duplicates", [])
+  return selection.kept_rows(other, 0)
 
 
-def test_every_line_is_drawn_equally_often(tmp_path):
-  """Chi-square over 600 seeds: 20 of 60 lines, and pairs of lines."""
-  text = [f"line {index}" for index in range(60)]
-  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
-  stage_runs.run(context, ("read", "clean"))
-  combined = np.zeros((60, 60))
-  for seed in range(600):
-    rows = rows_of_subset(context, 20, seed)
-    assert len(rows) == 20 and rows == sorted(rows)
-    combined[np.ix_(rows, rows)] += 1
-  counts = np.diag(combined)
-  # Of a count the variance is 600 (1/3) (2/3); 59 degrees of freedom.
-  chi = ((counts - 600 / 3) ** 2).sum() / (600 * 2 / 9) * 59 / 60
-  assert 35 < chi < 90
-  share = 20 * 19 / (60 * 59)
-  of_both = combined[np.triu_indices(60, 1)] - 600 * share
-  assert abs(of_both).max() < 4.5 * np.sqrt(600 * share * (1 - share))
-
-
-def test_a_smaller_subset_is_in_a_larger_one_of_the_same_seed(tmp_path):
-  text = [*(f"line {index}" for index in range(59)), ""]
-  context = stage_runs.context_of(tmp_path, {"train": (text, text)})
-  stage_runs.run(context, ("read", "clean"))
-  subsets = [set(rows_of_subset(context, n, 5)) for n in (1, 20, 58, 59)]
-  assert [*map(len, subsets)] == [1, 20, 58, 59]
+def test_random_subsets(tmp_path):
+  """Smaller subsets are in larger ones, and lines are drawn equally often."""
+  text = [*(f"line {index}" for index in range(60)), ""]
+  prepare_job = stage_runs.job_of(tmp_path, {"train": (text, text)})
+  stage_runs.run(prepare_job, ("read", "clean"))
+  subsets = [set(rows_of_subset(prepare_job, n, 5)) for n in (1, 20, 59, 60)]
+  assert [*map(len, subsets)] == [1, 20, 59, 60]
   assert subsets[0] < subsets[1] < subsets[2] < subsets[3]
   message = (
-    r"subset\.pairs is 60, but .* has 59 clean pairs, of 60\. .* most 59"
+    r"subset\.pairs is 61, but .* has 60 clean pairs, of 61\. .* most 60"
   )
   with pytest.raises(InputError, match=message):
-    rows_of_subset(context, 60, 5)
-
-
-def test_verify_finds_changed_line_numbers(whole, tmp_path, capsys):
-  config, folder, _ = whole
-  verify.run(folder)
-  assert "is intact" in capsys.readouterr().out
-  copy = tmp_path / "copy"
-  shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("work"))
-  path = copy / "text" / "train.drawn.gz"
-  path.write_bytes(gzip.compress(b"1\n2\n3\n", mtime=0))
-  with pytest.raises(InputError, match=r"train\.drawn\.gz"):
-    verify.run(copy)
-  # With checksums of the new content, records are compared with it.
-  manifest = manifests.read(copy)
-  sums = checksums.file_checksums(copy, manifest["files"])
-  manifests.write(copy, {**manifest, "files": sums})
-  with pytest.raises(InputError, match=r"line \d+ is not in .*train\.drawn"):
-    verify.run(copy)
-  assert build.run(config) == folder
-  assert "is prepared already" in capsys.readouterr().out
+    rows_of_subset(prepare_job, 61, 5)
+  # Chi-square over 300 seeds: 20 of 60 lines.
+  counts = np.zeros(60)
+  for seed in range(300):
+    rows = rows_of_subset(prepare_job, 20, seed)
+    assert len(rows) == 20 and rows == sorted(rows)
+    counts[rows] += 1
+  # Of a count the variance is 300 (1/3) (2/3); 59 degrees of freedom.
+  chi = ((counts - 300 / 3) ** 2).sum() / (300 * 2 / 9) * 59 / 60
+  assert 35 < chi < 90
 
 
 def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
@@ -321,51 +288,37 @@ def test_a_subset_is_drawn_before_subwords_are_counted(tmp_path):
   train = manifests.read(folder)["splits"]["train"]
   assert train["dropped"]["max_subwords"] > 0
   assert train["examples"] == 40 - train["dropped"]["max_subwords"]
-  drawn = folder / "text" / "train.drawn.gz"
-  assert gzip.decompress(drawn.read_bytes()).count(b"\n") == 40
   verify.run(folder)
   config.prepare.subset.pairs = 0
   assert "subset" not in manifests.read(build.run(config))["splits"]["train"]
-  assert not drawn.exists()
 
 
 def test_worker_processes_load_neither_jax_nor_tensorflow(whole, tmp_path):
   config = read_config(again(whole, tmp_path))
   sections = DataConfig(config.data, config.prepare)
-  loaded = inputs.read_inputs(sections, "", tmp_path / "raw")
-  outputs = Outputs(tmp_path / "stages")
-  prepare_job = loaded.job(outputs, tmp_path / "new", tmp_path / "work")
+  prepare_job = inputs.read_inputs(sections)
   with runners.start_workers(prepare_job, 2) as workers:
     run_tasks = functools.partial(runners.run_on_workers, workers)
-    stages.run(job.JobContext(prepare_job), run_tasks)
+    stages.run(prepare_job, run_tasks)
     found = [workers.submit(loaded_modules.heavy).result() for _ in range(4)]
   assert found == [[]] * 4
-  assert stages.results(job.JobContext(prepare_job), "shards")
+  assert stages.results(prepare_job, "shards")
 
 
 def test_a_worker_of_beam_loads_a_parser_once_in_each_thread(whole):
   config = read_config(whole[0])
-  loaded = inputs.read_inputs(config, "", whole[1] / "raw")
-  outputs = Outputs(whole[1] / "work" / "stages")
-  pickled = pickle.dumps(
-    loaded.job(outputs, whole[1] / "new", whole[1] / "work")
-  )
-  first = runners.context_of(pickled)
-  assert runners.context_of(bytes(bytearray(pickled))) is first
+  loaded = inputs.read_inputs(config)
+  loaded.__dict__["parsers"] = lambda: None  # which cannot be pickled
+  pickled = pickle.dumps(loaded)
+  first = runners.job_of(pickled)
+  assert runners.job_of(bytes(bytearray(pickled))) is first
   with futures.ThreadPoolExecutor(1) as pool:
-    assert pool.submit(runners.context_of, pickled).result() is not first
-
-
-def test_splits_the_command_line_for_beam():
-  words = "x --config a.py --runner=R --config.seed=1 --nobeam --project p"
-  ours, theirs = runners.split_command_line(
-    words.split(), {"config", "raw_dir", "beam"}
-  )
-  assert ours == ["x", "--config", "a.py", "--config.seed=1", "--nobeam"]
-  assert theirs == ["--runner=R", "--project", "p"]
+    assert pool.submit(runners.job_of, pickled).result() is not first
 
 
 def test_reports_missing_beam_and_unknown_options():
+  with pytest.raises(InputError, match=r"--beam=--a 'b: No closing quotation"):
+    runners.beam("--a 'b")
   try:
     import apache_beam  # noqa: F401
   except ImportError:
@@ -373,7 +326,7 @@ def test_reports_missing_beam_and_unknown_options():
   else:
     message = "has an option --runnner=DirectRunner"
   with pytest.raises(InputError, match=message):
-    runners.check_beam_options(["--runnner=DirectRunner"])
+    runners.beam("--runnner=DirectRunner")
 
 
 IN_MEMORY = "--direct_running_mode=in_memory"
@@ -381,55 +334,51 @@ IN_MEMORY = "--direct_running_mode=in_memory"
 
 @pytest.fixture(scope="module")
 def beam():
-  """Runner on Beam, with options."""
+  """Returns a function from options of Beam to a runner."""
   pytest.importorskip("apache_beam", reason="Apache Beam is an extra")
-  return lambda *options: functools.partial(runners.beam, options)
+  return runners.beam
 
 
 def test_runs_on_beam_in_this_process(whole, tmp_path, beam):
   config = again(whole, tmp_path, copy_raw=True)
-  runner = beam("--runner=DirectRunner", IN_MEMORY)
+  runner = beam(f"--runner=DirectRunner {IN_MEMORY}")
   assert records_of(build.run(config, runner=runner)) == whole[2]
   path = raw_of(config) / "test.conllu"
   path.write_bytes(path.read_bytes().replace(b"\t_\t", b"\t", 1))
   check_rejected(config, r"^\S*test\.conllu:1: 9 columns", runner=runner)
 
 
-def block_folder(context, raw):
-  context.outputs.folder.mkdir(parents=True)
-  (context.outputs.folder / "read").write_text("")  # where a folder must be
+def block_folder(prepare_job, raw):
+  prepare_job.outputs.folder.mkdir(parents=True)
+  (prepare_job.outputs.folder / "read").write_text("")  # where a folder must be
 
 
-def hide_text(context, raw):
+def hide_text(prepare_job, raw):
   (raw / "train.en").unlink()
 
 
 @pytest.mark.parametrize(
-  ("option", "change", "message"),
+  ("change", "message"),
   [
-    (IN_MEMORY, block_folder, r"'read' has failed: \w+Error.* All machines"),
-    (IN_MEMORY, hide_text, r"train\.en is missing or is not a file\. All mac"),
-    ("--runner=DataflowRunner", None, r"cannot read \S*/out/work/.*s3:"),
+    (block_folder, r"'read' has failed: \w+Error.* All machines"),
+    (hide_text, r"train\.en is missing or is not a file\. All mac"),
   ],
 )
-def test_beam_reports_why_it_failed(
-  whole, tmp_path, beam, option, change, message
-):
+def test_beam_reports_why_it_failed(whole, tmp_path, beam, change, message):
   config = again(whole, tmp_path, copy_raw=True)
 
-  def runner(context):
-    if change:
-      change(context, tmp_path / "raw")
-    return beam(option)(context)
+  def runner(prepare_job):
+    change(prepare_job, tmp_path / "raw")
+    return beam(IN_MEMORY)(prepare_job)
 
   check_rejected(config, message, runner=runner)
 
 
 def test_runs_on_beam_with_two_processes(whole, tmp_path, beam):
   config = again(whole, tmp_path)
-  flags = ["--beam", "--runner=DirectRunner", "--direct_num_workers=2"]
-  flags += ["--direct_running_mode", "multi_processing"]
-  words = command(config, *flags)
+  options = "--runner=DirectRunner --direct_num_workers=2"
+  options += " --direct_running_mode multi_processing"
+  words = command(config, "--beam", options)
   done = subprocess.run(words, cwd=ROOT, capture_output=True, check=False)
   assert done.returncode == 0, done.stderr
   assert records_of(config.data.directory) == whole[2]
@@ -467,8 +416,8 @@ def test_runs_on_dask_with_an_object_store_and_a_killed_worker(tmp_path, beam):
       threading.Thread(target=kill, daemon=True).start()
       address = f"--dask_client_address={cluster.scheduler_address}"
       dask = "apache_beam.runners.dask.dask_runner.DaskRunner"
-      options = (f"--runner={dask}", address, "--dask_partition_size=1")
-      build.run(config, runner=beam(*options))
+      options = f"--runner={dask} {address} --dask_partition_size=1"
+      build.run(config, runner=beam(options))
     assert killed
     names = set(files.names(f"{bucket}/data"))
     names = {x for x in names if not x.startswith(("work/", "manifest.json"))}
