@@ -1,4 +1,4 @@
-"""Computes statistics and detects languages of parallel text (`jaxsyn new`)."""
+"""Computes statistics of parallel text, and finds its languages (`jaxsyn new`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from jaxsyn.data import schema
-from jaxsyn.data.sentence.language_codes import short
 from jaxsyn.data.sentence.stream import is_conllu
 from jaxsyn.errors import InputError
 from jaxsyn.preprocess import reading
@@ -22,11 +21,7 @@ from jaxsyn.scoring import tokenizers
 
 MIN_PAIRS = 20  # in a corpus from which pairs are held out
 EXAMINED_PAIRS = 200_000  # first pairs, for statistics; all lines are counted
-_SAMPLE = 1_000  # first lines of a side, in which the language is detected
-_LINES_PER_GUESS = 10  # a single line is often too short to identify
-_MIN_SHARE = 0.8  # of guesses, to contradict a language code
-# Languages that py3langid confuses or has one code for.
-_ALIKE = ({"no", "nb", "nn"}, {"hr", "sr", "bs"}, {"id", "ms"}, {"zh", "lzh"})
+_SAMPLE = 1_000  # first lines of a side, which show whether words have spaces
 _LANGUAGE = "[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*"
 
 
@@ -221,69 +216,28 @@ def language_of_name(file: str, column: int = 0) -> str:
   return code if len(code) > len(first) else first
 
 
-def guess_language(lines: Sequence[str]) -> tuple[str, float]:
-  """Guesses a text's language; returns its code and its share of the text.
-
-  The code is "" if there are no letters.
-  """
-  import py3langid
-
-  real = [line for line in lines if any(map(str.isalpha, line))]
-  counts = collections.Counter(
-    py3langid.classify(" ".join(real[i : i + _LINES_PER_GUESS]))[0]
-    for i in range(0, len(real), _LINES_PER_GUESS)
-  )
-  if not counts:
-    return "", 0.0
-  ((code, count),) = counts.most_common(1)
-  return code, count / counts.total()
-
-
-def contradicts(code: str, guess: str, share: float) -> bool:
-  """Returns whether a language identified with confidence contradicts a code.
-
-  Args:
-    code: Declared language code.
-    guess: Language code of `guess_language`.
-    share: Share of the text in the guessed language.
-  """
-  declared = short(code)
-  if not guess or declared == guess or share < _MIN_SHARE:
-    return False
-  return not any({declared, guess} <= alike for alike in _ALIKE)
-
-
 def languages(
   train: CorpusStats, declared: Sequence[str]
 ) -> tuple[tuple[str, str], list[str]]:
-  """Determines the language of each side; returns codes and explanations.
+  """Returns the language codes of both sides, and messages about them.
 
   Args:
     train: Statistics of the training split.
-    declared: Language code of each side; "": detected.
+    declared: Language code of each side; "": the one in the file name.
+
+  Raises:
+    InputError: The file name has no language code.
   """
   codes, messages = [], []
   for column, side in enumerate(schema.SIDES):
     file = train.files.names[min(column, len(train.files.names) - 1)]
-    guess, share = guess_language(getattr(train, side).sample)
-    candidates = (
-      (declared[column], f"set by --{side}_language"),
-      (language_of_name(file, column), "from the file name"),
-      (guess, "detected in the text"),
-    )
-    code, reason = next((c for c in candidates if c[0]), ("", ""))
+    code = declared[column] or language_of_name(file, column)
     if not re.fullmatch(_LANGUAGE, code):
       raise InputError(
         f"{file}: the language of the {side} is unknown. Set it, as in "
         f"--{side}_language en."
       )
-    messages.append(f"{side} language: {code} ({reason})")
-    if contradicts(code, guess, share):
-      messages.append(
-        f"warning: the {side} language is {code} ({reason}), but "
-        f"{100 * share:.0f} % of the text looks like {guess}. If it is, set "
-        f"--{side}_language {guess}"
-      )
+    messages.append(f"{side} language: {code}")
     codes.append(code)
   if codes[0] == codes[1]:
     messages.append(

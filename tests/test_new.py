@@ -16,7 +16,6 @@ from jaxsyn.preprocess import reading
 from jaxsyn.preprocess.corpus import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# Different lines that py3langid identifies as English and as French.
 ENGLISH = "The {} dogs are running through the green grass of the park ."
 FRENCH = "Les {} chiens courent à travers l'herbe verte du parc ."
 
@@ -96,41 +95,20 @@ def test_given_validation_and_test_files_and_a_table():
   splits = loaded(mixed).prepare.splits
   assert splits["test"][2] == "1-5" and splits["train"][2] == "6-"
   rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
-  table = unparsed("table", Files(write("pairs.tsv", rows)))
-  assert loaded(table).prepare.splits["test"] == ("../pairs.tsv", "3-4")
-  assert "en (detected in the text)" in table.messages[0]
+  table = unparsed("table", Files(write("pairs.en-fr.tsv", rows)))
+  assert loaded(table).prepare.splits["test"] == ("../pairs.en-fr.tsv", "3-4")
 
 
-def test_the_config_is_formatted():
-  train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
-  cut = unparsed("m", train, name="cut")
-  given = unparsed("m", train, name="given", dev=rest, test=rest)
-  for words in ("check --select B,F,I,W", "format --check"):
-    ruff = [sys.executable, "-m", "ruff", *words.split()]
-    options = ["--config", ROOT / "pyproject.toml", cut.path, given.path]
-    subprocess.run([*ruff, *options], check=True)
-
-
-def test_languages_of_names_text_and_flags():
-  train = Files(
-    write("train.de", map(ENGLISH.format, range(20))),
-    write("train.fr", map(FRENCH.format, range(20))),
-  )
-  made = unparsed("mine", train)
-  assert loaded(made).data.source_language == "de"
-  assert made.messages[1] == (
-    "warning: the source language is de (from the file name), but 100 % of the text "
-    "looks like en. If it is, set --source_language en"
-  )
-  made = unparsed("declared", train, languages=("en", ""))
-  assert loaded(made).data.source_language == "en"
-  assert not [line for line in made.messages if "warning" in line]
-  numbers = [*map(str, range(20))]
-  train = Files(write("a", numbers), write("b", numbers))
+def test_languages_of_file_names_and_flags():
+  train = corpus(20)
+  made = unparsed("declared", train, languages=("de", ""))
+  data = loaded(made).data
+  assert (data.source_language, data.target_language) == ("de", "fr")
+  rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
   with pytest.raises(
-    InputError, match=r"a: the language of the source .* --source_lang"
+    InputError, match=r"a\.tsv: the language of the source .* --source_lang"
   ):
-    unparsed("unknown", train)
+    unparsed("unknown", Files(write("a.tsv", rows)))
 
 
 def test_needs_enough_pairs_to_hold_some_out(folder):
@@ -164,21 +142,13 @@ def test_repeated_sources_are_removed_by_the_command_in_the_warning(folder):
   assert not [m for m in made.messages if "too high" in m]
 
 
-def test_never_replaces_a_config_and_names_the_dataset():
+def test_never_replaces_a_config_and_names_the_dataset_after_its_folder():
   train = corpus(20)
   path = unparsed("mine", train).path
   written = path.read_text()
   with pytest.raises(InputError, match=r"mine/mine\.py exists\. Delete it, or"):
     unparsed("mine", train)
   assert path.read_text() == written
-  # Neither of two configs prepares what the other trains on.
-  other = unparsed("mine", train, name="other")
-  assert other.path == pathlib.Path("mine/other.py")
-  assert pathlib.Path(loaded(other).data.directory).name == "data_other"
-  # Names of datasets.
-  for name in ("Mine", "raw", "../mine"):
-    with pytest.raises(InputError, match=f"--name {name}: lowercase letters"):
-      unparsed("mine", train, name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
     made = unparsed(called, train)
     assert made.path == pathlib.Path(called, f"{name}.py")
