@@ -139,7 +139,7 @@ def run(
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.
     train, dev, test: Files of the splits; None: held out from the training files.
-    languages: Language codes of both sides; "": those in the file names.
+    languages: Language codes of both sides; "": from the file names.
     parsers: Parsers of both sides: "auto", "none", or a UDPipe file.
 
   Raises:
@@ -156,7 +156,7 @@ def run(
   seen, lacking = stats["train"], [s for s in splits if s not in stats]
   held_out = corpora.count_held_out(seen) if lacking else 0
   pairs = seen.count - held_out * len(lacking)
-  languages, messages = corpora.languages(seen, languages)
+  languages, messages = corpora.languages(train, languages)
   messages += corpora.findings(stats, held_out, lacking)
   models: dict[str, str] = {}
   for side, code, parser in zip(schema.SIDES, languages, parsers):

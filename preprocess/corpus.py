@@ -1,4 +1,4 @@
-"""Computes statistics of parallel text, and finds its languages (`jaxsyn new`)."""
+"""Computes statistics of parallel text (`jaxsyn new`)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from jaxsyn.scoring import tokenizers
 
 MIN_PAIRS = 20  # in a corpus from which pairs are held out
 EXAMINED_PAIRS = 200_000  # first pairs, for statistics; all lines are counted
-_SAMPLE = 1_000  # first lines of a side, which show whether words have spaces
+_SAMPLE = 1_000  # first lines of a side, to detect whether it has blanks
 _LANGUAGE = "[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*"
 
 
@@ -217,27 +217,26 @@ def language_of_name(file: str, column: int = 0) -> str:
 
 
 def languages(
-  train: CorpusStats, declared: Sequence[str]
+  train: Files, declared: Sequence[str]
 ) -> tuple[tuple[str, str], list[str]]:
-  """Returns the language codes of both sides, and messages about them.
+  """Determines the language of each side; returns codes and explanations.
 
   Args:
-    train: Statistics of the training split.
-    declared: Language code of each side; "": the one in the file name.
-
-  Raises:
-    InputError: The file name has no language code.
+    train: Files of the training split.
+    declared: Language code of each side; "": from the file name.
   """
   codes, messages = [], []
   for column, side in enumerate(schema.SIDES):
-    file = train.files.names[min(column, len(train.files.names) - 1)]
-    code = declared[column] or language_of_name(file, column)
+    file = train.names[min(column, len(train.names) - 1)]
+    code, reason = declared[column], f"set by --{side}_language"
+    if not code:
+      code, reason = language_of_name(file, column), "from the file name"
     if not re.fullmatch(_LANGUAGE, code):
       raise InputError(
         f"{file}: the language of the {side} is unknown. Set it, as in "
-        f"--{side}_language en."
+        f"--{side}_language en, or name the file as in text.en or text.en-fr.tsv."
       )
-    messages.append(f"{side} language: {code}")
+    messages.append(f"{side} language: {code} ({reason})")
     codes.append(code)
   if codes[0] == codes[1]:
     messages.append(

@@ -16,6 +16,7 @@ from jaxsyn.preprocess import reading
 from jaxsyn.preprocess.corpus import Files
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# Different lines in English and in French.
 ENGLISH = "The {} dogs are running through the green grass of the park ."
 FRENCH = "Les {} chiens courent à travers l'herbe verte du parc ."
 
@@ -99,16 +100,16 @@ def test_given_validation_and_test_files_and_a_table():
   assert loaded(table).prepare.splits["test"] == ("../pairs.en-fr.tsv", "3-4")
 
 
-def test_languages_of_file_names_and_flags():
-  train = corpus(20)
-  made = unparsed("declared", train, languages=("de", ""))
+def test_languages_of_names_and_flags():
+  made = unparsed("mine", corpus(20), languages=("de", ""))
   data = loaded(made).data
   assert (data.source_language, data.target_language) == ("de", "fr")
-  rows = (f"{ENGLISH.format(i)}\t{FRENCH.format(i)}" for i in range(20))
+  numbers = [*map(str, range(20))]
+  train = Files(write("a", numbers), write("b", numbers))
   with pytest.raises(
-    InputError, match=r"a\.tsv: the language of the source .* --source_lang"
+    InputError, match=r"a: the language of the source .* --source_lang"
   ):
-    unparsed("unknown", Files(write("a.tsv", rows)))
+    unparsed("unknown", train)
 
 
 def test_needs_enough_pairs_to_hold_some_out(folder):

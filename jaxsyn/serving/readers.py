@@ -65,7 +65,11 @@ class ReaderProcesses:
     Returns:
       For each sentence its arrays and whether it was truncated, or an InputError.
     """
-    return list(self._threads.map(self._read_one, sources))
+    results = list(self._threads.map(self._read_one, sources))
+    for index, result in enumerate(results):
+      if isinstance(result, WorkerDiedError):  # perhaps by another sentence
+        results[index] = self._read_one(sources[index])
+    return results
 
   def close(self) -> None:
     """Ends the worker processes."""

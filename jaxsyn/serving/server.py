@@ -39,9 +39,12 @@ def listen(host: str, port: int) -> socket.socket:
   Raises:
     InputError: There is no such address, or the port is in use.
   """
-  family = socket.AF_INET6 if ":" in host else socket.AF_INET
+  is_v6 = ":" in host
+  family = socket.AF_INET6 if is_v6 else socket.AF_INET
   try:
-    sock = socket.create_server((host, port), family=family)
+    sock = socket.create_server(
+      (host, port), family=family, dualstack_ipv6=is_v6
+    )
   except OSError as error:
     raise InputError(
       f"--host={host} --port={port}: {error.strerror}. Choose another port "
@@ -202,7 +205,7 @@ def _compile_width(run: ServedRun, width: int, max_sentences: int) -> None:
     list(itertools.islice(itertools.cycle(examples), max_sentences))
   )
   if len(session.members) == 1:  # an ensemble cannot be inspected
-    list(run.inspector.maps(session.params, examples[:1], [(EOS,)]))
+    _inspect(run, examples[0])
 
 
 def _examples(session: Session, width: int) -> list[Any]:
@@ -214,3 +217,8 @@ def _examples(session: Session, width: int) -> list[Any]:
     if width // 2 < length <= width:
       parses.append(unparsed(text))
   return [example for example, _ in session.reader.read_all(parses)]
+
+
+def _inspect(run: ServedRun, example: Any) -> None:
+  """Compiles the programs for /inspect by inspecting an example sentence."""
+  list(run.inspector.maps(run.session.params, [example], [(EOS,)]))

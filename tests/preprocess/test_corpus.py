@@ -1,4 +1,4 @@
-"""Tests statistics of corpora, their languages, and sizes that suit them."""
+"""Tests statistics of corpora, languages of file names, and sizes that suit them."""
 
 import collections
 import gzip
