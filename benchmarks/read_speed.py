@@ -29,7 +29,7 @@ from absl import flags
 from benchmarks import synthetic
 from benchmarks.figures import Figures, Timer, peak_mib, show
 from jaxsyn import cli
-from jaxsyn.data.loader.batch_sampler import BatchSampler, Position
+from jaxsyn.data.loader.batch_sampler import Position
 from jaxsyn.data.loader.loader import DataLoader, HostShard, open_loader
 from jaxsyn.data.options import Batches, Data
 from jaxsyn.data.store.dataset import Dataset
@@ -82,6 +82,8 @@ def run(values: flags.FlagValues) -> Figures:
   with Timer() as resuming:
     next(loader.batches(middle))
   figures["goes_on_after"] = resuming.wall, "s"
+  figures["examples"] = float(len(loader)), "examples"
+  figures["padding"] = 100 * loader.batch_sampler.padding(), "%"
   return figures
 
 
@@ -97,25 +99,6 @@ def _window_ends(loader: DataLoader) -> Iterable[int]:
   windows = itertools.groupby(plan, lambda planned: planned.window)
   sizes = (sum(1 for _ in window) for _, window in windows)
   return list(itertools.accumulate(itertools.islice(sizes, WINDOWS)))
-
-
-def padding(data: str, values: flags.FlagValues) -> Figures:
-  """Returns the percentage of padding with and without shuffling windows."""
-  loader = open_training_data(data, values)
-  sampler, batch = loader.batch_sampler, Batches()
-  figures = {"examples": (float(len(loader)), "examples")}
-  figures["padding"] = 100 * sampler.padding(), "%"
-  if not loader.in_memory:
-    uncut = BatchSampler(
-      loader.examples.lengths.read_by(loader.features),
-      tokens=batch.tokens,
-      shapes=len(sampler.shapes),
-      seed=0,
-      row_multiple=batch.row_multiple,
-      length_multiple=batch.length_multiple,
-    )
-    figures["padding_whole"] = 100 * uncut.padding(), "%"
-  return figures
 
 
 def drop_from_cache(folder: pathlib.Path) -> None:
@@ -146,7 +129,6 @@ def _main(values: flags.FlagValues) -> None:
       )
       for line in printed.splitlines():
         print(f"{state}.{line}", flush=True)
-    show(padding(data, values))
 
 
 if __name__ == "__main__":

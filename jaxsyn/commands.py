@@ -37,7 +37,7 @@ COMMANDS = {
     "jaxsyn.new",
     "write a config for your parallel text",
     ("folder", "source", "target"),
-    ("name", "dev_source", "dev_target", "test_source", "test_target"),
+    ("dev_source", "dev_target", "test_source", "test_target"),
   ),
   "prepare": Command(
     "jaxsyn.preprocess.build",

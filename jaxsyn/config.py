@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from jaxsyn.decode.strategies import Decode
-from jaxsyn.errors import InputError
 from jaxsyn.models import architectures
 from jaxsyn.options import (
   ROOT,
@@ -93,4 +92,4 @@ def with_defaults(config: Config) -> Config:
   return dataclasses.replace(config, train=train)
 
 
-__all__ = ["Config", "InputError", "Train", "as_dict", "read_config"]
+__all__ = ["Config", "Train", "as_dict", "read_config", "with_defaults"]

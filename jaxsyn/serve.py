@@ -49,7 +49,7 @@ def _main(values: flags.FlagValues) -> None:
   }
   hosts = server.host_names(values.host, values.allowed_hosts)
   logging.set_verbosity(logging.ERROR)
-  sock = server.bind(values.host, values.port)
+  sock = server.listen(values.host, values.port)
   set_up_jax()
   served = [
     runs.ServedRun(
@@ -68,7 +68,6 @@ def _main(values: flags.FlagValues) -> None:
     served, ServiceLimits(**limits), max_sentences=values.together
   )
   url = server.url_of(sock)
-  sock.listen()  # before the address is printed
   if values.compile:
     print(
       f"listening at {url}; compiling programs, until then it answers 503; "

@@ -100,16 +100,6 @@ def test_given_validation_and_test_files_and_a_table():
   assert loaded(table).prepare.splits["test"] == ("../pairs.en-fr.tsv", "3-4")
 
 
-def test_the_config_is_formatted():
-  train, rest = corpus(30, "m/train"), corpus(3, "m/dev", 100)
-  cut = unparsed("m", train, name="cut")
-  given = unparsed("m", train, name="given", dev=rest, test=rest)
-  for words in ("check --select B,F,I,W", "format --check"):
-    ruff = [sys.executable, "-m", "ruff", *words.split()]
-    options = ["--config", ROOT / "pyproject.toml", cut.path, given.path]
-    subprocess.run([*ruff, *options], check=True)
-
-
 def test_languages_of_names_and_flags():
   made = unparsed("mine", corpus(20), languages=("de", ""))
   data = loaded(made).data
@@ -153,21 +143,13 @@ def test_repeated_sources_are_removed_by_the_command_in_the_warning(folder):
   assert not [m for m in made.messages if "too high" in m]
 
 
-def test_never_replaces_a_config_and_names_the_dataset():
+def test_never_replaces_a_config_and_names_the_dataset_after_its_folder():
   train = corpus(20)
   path = unparsed("mine", train).path
   written = path.read_text()
   with pytest.raises(InputError, match=r"mine/mine\.py exists\. Delete it, or"):
     unparsed("mine", train)
   assert path.read_text() == written
-  # Neither of two configs prepares what the other trains on.
-  other = unparsed("mine", train, name="other")
-  assert other.path == pathlib.Path("mine/other.py")
-  assert pathlib.Path(loaded(other).data.directory).name == "data_other"
-  # Names of datasets.
-  for name in ("Mine", "raw", "../mine"):
-    with pytest.raises(InputError, match=f"--name {name}: lowercase letters"):
-      unparsed("mine", train, name=name)
   for called, name in {"text": "corpus_text", "2026": "corpus_2026"}.items():
     made = unparsed(called, train)
     assert made.path == pathlib.Path(called, f"{name}.py")

@@ -24,7 +24,6 @@ from models_under_test import JOINT
 from test_ablations import TABLES, field, row_of
 
 from jaxsyn.config import read_config
-from jaxsyn.configs.papers import dependency_relative
 from jaxsyn.models.transformer_layers import DecoderLayer, EncoderLayer
 from jaxsyn.plan import resolve
 from jaxsyn.syntax.maps import COLLECTION, Maps
@@ -357,13 +356,6 @@ def test_components_and_options_of_a_row(table, row):
       assert spec.active_heads(LAYERS, HEADS) == {
         (layer - 1, head) for layer in layers for head in range(heads)
       }
-
-
-@pytest.mark.parametrize("task", dependency_relative.TASKS)
-def test_relative_positions_in_the_sentence_are_clipped_at_two(task):
-  """Omote et al., section 5.1; the system `relative` has another default."""
-  parts = dependency_relative.settings(task, "relative").parts
-  assert parts.encoder.relative.clip == parts.decoder.relative.clip == 2
 
 
 def random_params(module, *inputs):

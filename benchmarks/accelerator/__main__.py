@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 
 from absl import flags
 
@@ -23,13 +19,12 @@ from benchmarks.accelerator.limits import TRIAL, BenchmarkLimits, Row
 from benchmarks.accelerator.results import (
   DONE,
   FAILED,
-  RUNNING,
   Measurement,
   measurements,
-  write_results,
 )
 from jaxsyn import cli
 from jaxsyn.errors import InputError
+from jaxsyn.storage import files
 from jaxsyn.training.runtime import set_up_jax
 
 __doc__ = benchmarks.accelerator.__doc__  # for --help
@@ -45,54 +40,49 @@ def run(
   *,
   minutes: float,
   only: str = "",
-  measure: Callable[[Measurement, float], Iterator[Row]],
+  measure: Callable[[Measurement, float], None],
 ) -> None:
-  """Runs measurements until the time limit, and writes their results.
+  """Makes measurements until the time limit; prints and writes their results.
 
   Args:
-    out: JSON file; Markdown tables are written next to it.
+    out: JSON file.
     limits: Sizes of the measurements.
     minutes: Time limit of all measurements together.
     only: Regular expression for the beginning of names; "": all.
-    measure: Function from a measurement and the remaining seconds to rows.
+    measure: Function of a measurement and the remaining seconds; it adds the
+      rows to the measurement.
   """
   chosen = choose(limits, only)
   end = time.monotonic() + 60 * minutes
   about: Row = {"minutes": minutes, "command": " ".join(sys.argv[1:])}
-  write = functools.partial(write_results, out, about, chosen)
-  write()
+  write_results(out, about, chosen)
   for one in chosen:
     left = min(end - time.monotonic(), MAX_SECONDS)
     if left < MIN_SECONDS:
       break
     print(f"{one.name} ...", flush=True)
-    one.state, start = RUNNING, time.monotonic()
-    write()
+    start = time.monotonic()
     try:
-      for row in measure(one, left):
-        one.rows.append(row)
-        one.seconds = time.monotonic() - start
-        write()
+      measure(one, left)
       one.state = DONE
     except Exception as error:  # the next measurement may succeed
       one.state, one.error = FAILED, str(error) or type(error).__name__
-      one.output = getattr(error, "output", "")
     one.seconds = time.monotonic() - start
-    write()
-    summary = f"{one.state} after {one.seconds:.0f} s, rows: {len(one.rows)}"
-    print(f"{one.name}: {summary}. {one.error}")
+    for row in one.rows:
+      print(json.dumps(row, ensure_ascii=False))
+    print(f"{one.name}: {one.state} after {one.seconds:.0f} s. {one.error}")
+    write_results(out, about, chosen)
 
 
-class MeasurementFailed(Exception):
-  """Error for a measurement whose process failed.
-
-  Attributes:
-    output: End of its standard error.
-  """
-
-  def __init__(self, message: str, output: str):
-    super().__init__(message)
-    self.output = output
+def write_results(
+  out: pathlib.Path, about: Row, chosen: Sequence[Measurement]
+) -> None:
+  """Writes facts about the command and all measurements to a JSON file."""
+  lines = [
+    {name: value for name, value in vars(one).items() if name != "measure"}
+    for one in chosen
+  ]
+  files.write_json(out, {**about, "lines": lines})
 
 
 def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
@@ -110,52 +100,38 @@ def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
   return chosen
 
 
-def in_process(measurement: Measurement, seconds: float) -> Iterator[Row]:
-  """Runs a measurement in a new process; yields its result rows."""
+def in_process(measurement: Measurement, seconds: float) -> None:
+  """Makes a measurement in a new process, which is killed at the time limit."""
   command = [sys.executable, "-m", "benchmarks.accelerator", *sys.argv[1:]]
-  return rows_of([*command, f"--line={measurement.name}"], seconds)
+  run_process([*command, f"--line={measurement.name}"], measurement, seconds)
 
 
-def rows_of(command: list[str], seconds: float) -> Iterator[Row]:
-  """Yields the result rows that a measurement process prints.
+def run_process(
+  command: list[str], measurement: Measurement, seconds: float
+) -> None:
+  """Adds the rows that a process prints, and the end of its log if it fails.
 
   Raises:
-    MeasurementFailed: The process failed or reached the time limit.
+    RuntimeError: The process failed or reached the time limit.
   """
-  with tempfile.TemporaryFile("w+") as errors:
-    process = subprocess.Popen(
-      command,
-      stdout=subprocess.PIPE,
-      stderr=errors,
-      text=True,
-      process_group=0,
-    )
-    late = threading.Event()
-
-    def end() -> None:
-      late.set()
-      os.killpg(process.pid, signal.SIGKILL)
-
-    timer = threading.Timer(seconds, end)
-    timer.start()
-    try:
-      assert process.stdout is not None
-      for text in process.stdout:
-        if text.startswith(MARK):
-          yield json.loads(text.removeprefix(MARK))
-      process.wait()
-    finally:
-      timer.cancel()
-      with contextlib.suppress(ProcessLookupError):  # ends its children, too
-        os.killpg(process.pid, signal.SIGKILL)
-      process.wait()
-    errors.seek(0)
-    output = errors.read()[-OUTPUT:]
-  if late.is_set():
-    raise MeasurementFailed(f"ended after {seconds:.0f} s", output)
-  if process.returncode:
-    last = output.strip().splitlines()[-1:] or [f"exit {process.returncode}"]
-    raise MeasurementFailed(last[0], output)
+  printed = b""
+  try:
+    printed = subprocess.run(
+      command, capture_output=True, timeout=seconds, check=True
+    ).stdout
+  except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+    printed = error.stdout or b""
+    measurement.output = (error.stderr or b"").decode()[-OUTPUT:]
+    last = measurement.output.strip().splitlines()[-1:]
+    if isinstance(error, subprocess.TimeoutExpired) or not last:
+      last = [str(error)]
+    raise RuntimeError(last[0]) from None
+  finally:
+    measurement.rows += [
+      json.loads(line.removeprefix(MARK))
+      for line in printed.decode(errors="replace").splitlines(keepends=True)
+      if line.startswith(MARK) and line.endswith("\n")
+    ]
 
 
 def _main(values: flags.FlagValues) -> None:
@@ -175,11 +151,11 @@ def _main(values: flags.FlagValues) -> None:
     run(
       out, limits, minutes=values.minutes, only=values.only, measure=in_process
     )
-  print(f"written: {out} and {out.with_suffix('.md')}")
+  print(f"written: {out}")
 
 
 if __name__ == "__main__":
-  flags.DEFINE_string("out", None, "JSON file; tables in .md next to it.")
+  flags.DEFINE_string("out", None, "JSON file of the results.")
   flags.DEFINE_float("minutes", 20.0, "Time limit.", lower_bound=0.0)
   flags.DEFINE_bool("trial", False, "Tiny sizes, to try it on a CPU.")
   flags.DEFINE_string("only", "", "Regular expression for names' beginnings.")

@@ -20,7 +20,6 @@ from jaxsyn.decode.prefix import OutputRequest
 from jaxsyn.decode.requests import Request, as_request
 from jaxsyn.decode.translator import Translation
 from jaxsyn.errors import InputError
-from jaxsyn.serving.requests import InspectRequest
 from jaxsyn.serving.runs import ServedRun
 
 
@@ -47,13 +46,18 @@ class Job:
     run: Run that translates or inspects.
     sentences: All sentences.
     waiting: Sentences that wait.
+    inspects: Whether to inspect the sentences, not to translate them.
     is_wanted: Whether the client still waits.
   """
 
   def __init__(
-    self, run: ServedRun, requests: Sequence[Request | InspectRequest]
+    self,
+    run: ServedRun,
+    requests: Sequence[Request],
+    *,
+    inspects: bool = False,
   ):
-    self.run, self.is_wanted = run, True
+    self.run, self.inspects, self.is_wanted = run, inspects, True
     self.sentences = [
       Sentence(self, index, request) for index, request in enumerate(requests)
     ]
@@ -73,7 +77,7 @@ class Sentence:
 
   job: Job
   index: int
-  request: Any
+  request: Request
   result: Future[Any] = dataclasses.field(default_factory=Future)
 
 
@@ -158,9 +162,9 @@ class Worker:
     # Those that are cancelled from here on end during the search.
     batch = [one for one in batch if one.result.set_running_or_notify_cancel()]
     for one in batch:
-      if isinstance(one.request, InspectRequest):
+      if one.job.inspects:
         _inspect(run, one)
-    _translate(run, [one for one in batch if isinstance(one.request, Request)])
+    _translate(run, [one for one in batch if not one.job.inspects])
     with self._lock:
       if self._jobs[run] and not self._is_closed:
         self._thread.submit(self._work, run)

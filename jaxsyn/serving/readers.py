@@ -20,7 +20,6 @@ from jaxsyn.errors import InputError
 from jaxsyn.utils.workers import WorkerDiedError, Workers, cores
 
 _PROCESSES = 2  # so that a short line need not wait until a batch is read
-_BLOCK = 8  # sentences per call of a process
 _DIED = "the parser process died at this sentence, perhaps out of memory."
 
 
@@ -54,9 +53,11 @@ class ReaderProcesses:
         raise
       self.why_no_parser = str(error)
 
-  def parse(self, line: str) -> Parse:
-    """Parses a raw line in a worker process and returns its tree."""
-    return self._call(SessionReader.tree_of, line)
+  def parse(self, source: Source) -> Parse:
+    """Returns the tree of a source; parses a raw line in a worker process."""
+    if not isinstance(source, str):
+      return source
+    return self._call(SessionReader.tree_of, source)
 
   def read(self, sources: Sequence[Source]) -> list[ReadSource | InputError]:
     """Converts sentences to arrays, or to errors if they are invalid.
@@ -64,10 +65,10 @@ class ReaderProcesses:
     Returns:
       For each sentence its arrays and whether it was truncated, or an InputError.
     """
-    blocks = [sources[i : i + _BLOCK] for i in range(0, len(sources), _BLOCK)]
-    results: list[ReadSource | InputError] = []
-    for block in self._threads.map(self._read_block, blocks):
-      results += block
+    results = list(self._threads.map(self._read_one, sources))
+    for index, result in enumerate(results):
+      if isinstance(result, WorkerDiedError):  # perhaps by another sentence
+        results[index] = self._read_one(sources[index])
     return results
 
   def close(self) -> None:
@@ -77,16 +78,11 @@ class ReaderProcesses:
       self._workers.close()
     self._threads.shutdown(wait=False, cancel_futures=True)
 
-  def _read_block(
-    self, sources: Sequence[Source]
-  ) -> list[ReadSource | InputError]:
-    """Converts sentences together, or one by one if any is invalid."""
+  def _read_one(self, source: Source) -> ReadSource | InputError:
     try:
-      return self._call(SessionReader.read_all, sources)
+      return self._call(SessionReader.read_all, [source])[0]
     except InputError as error:
-      if len(sources) == 1:
-        return [error]
-    return [self._read_block([source])[0] for source in sources]
+      return error
 
   def _call(self, function: Callable[..., Any], *args: Any) -> Any:
     """Calls a function in a worker; restarts dead workers and tries again."""

@@ -7,18 +7,13 @@ without it. The functions raise the errors of `jaxsyn.decode.requests`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Annotated, Any
 
-from jaxsyn.data.sentence.conllu import Parse
-from jaxsyn.data.sentence.stream import Source, parses_of_text
 from jaxsyn.decode.requests import (
   MAX_CHARACTERS,
-  MalformedTree,
   Request,
   TooLarge,
-  check_string,
-  check_tree,
   from_object,
   parse_json,
   sentence,
@@ -28,7 +23,7 @@ from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.options import option
 from jaxsyn.options.bounds import Range
 
-SENTENCE_FIELDS = ("text", "texts", "conllu", "requests")
+SOURCES = ("text", "conllu", "requests")  # a body has exactly one of them
 MAX_NAME = 1000  # characters of a run's name
 
 
@@ -68,70 +63,72 @@ class ServiceLimits:
 
 
 @dataclasses.dataclass(frozen=True)
-class TranslateRequest:
-  """Parsed body of POST /translate; an empty run name means the first run."""
+class ServiceRequest:
+  """Parsed body of a POST request.
+
+  Attributes:
+    run: Name of the run; "": the first one.
+    sentences: Sentences to translate, parse or inspect.
+    nbest: Number of translations of each sentence.
+    stream: Whether to send each translation as soon as it is finished.
+  """
 
   run: str
-  requests: tuple[Request, ...]
+  sentences: tuple[Request, ...]
   nbest: int
   stream: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class ParseRequest:
-  """Parsed body of POST /parse: a run name and a sentence."""
+def read_body(
+  body: bytes, names: Collection[str], limits: ServiceLimits
+) -> ServiceRequest:
+  """Parses and checks the body of a POST request.
 
-  run: str
-  text: str
+  Args:
+    body: JSON object in UTF-8.
+    names: Allowed names, in addition to "run".
+    limits: Limits of the service.
 
-
-@dataclasses.dataclass(frozen=True)
-class InspectRequest:
-  """Parsed body of POST /inspect: a run name and a sentence or parse."""
-
-  run: str
-  source: Source
-
-
-def read_translate(body: bytes, limits: ServiceLimits) -> TranslateRequest:
-  """Parses and checks the body of POST /translate."""
-  fields = _fields(body, ("run", *SENTENCE_FIELDS, "nbest", "stream"))
-  nbest = fields.get("nbest", 1)
+  Raises:
+    TooLarge, MalformedTree, InputError: See `jaxsyn.decode.requests`.
+  """
+  fields = _fields(body, ("run", *names))
+  run = sentence(fields.pop("run", ""), "run", MAX_NAME)
+  nbest = fields.pop("nbest", 1)
   if not isinstance(nbest, int) or isinstance(nbest, bool) or nbest < 1:
     raise wrong_type("nbest", "a whole number from 1", nbest)
-  stream = fields.get("stream", False)
+  stream = fields.pop("stream", False)
   if not isinstance(stream, bool):
     raise wrong_type("stream", "true or false", stream)
-  requests = tuple(_sentences(fields, limits))
-  return TranslateRequest(_run(fields), requests, nbest, stream)
+  sources = [name for name in SOURCES if name in names]
+  found = [name for name in sources if name in fields]
+  if len(found) != 1:
+    listing = " and ".join(map(repr, found)) or "none"
+    raise InputError(
+      f"exactly one of {', '.join(map(repr, sources))} is needed, got {listing}."
+    )
+  longest = limits.max_characters
+  if "requests" not in fields:
+    one = from_object(fields, "", longest, longest)
+    return ServiceRequest(run, (one,), nbest, stream)
+  if "target_prefix" in fields:
+    raise InputError("'target_prefix' must be in an element of 'requests'.")
+  items = fields["requests"]
+  if not isinstance(items, list):
+    raise wrong_type("requests", "a list", items)
+  if len(items) > limits.max_sentences:
+    raise TooLarge(
+      f"'requests' has {len(items):,} sentences; at most "
+      f"{limits.max_sentences:,} are allowed. Send several requests."
+    )
+  sentences = tuple(
+    from_object(item, f"requests[{index}]", longest, longest)
+    for index, item in enumerate(items)
+  )
+  return ServiceRequest(run, sentences, nbest, stream)
 
 
-def read_parse(body: bytes, limits: ServiceLimits) -> ParseRequest:
-  """Parses and checks the body of POST /parse."""
-  fields = _fields(body, ("run", "text"))
-  if "text" not in fields:
-    raise InputError('"text" is missing: the sentence to be parsed.')
-  line = sentence(fields["text"], "text", limits.max_characters)
-  return ParseRequest(_run(fields), line)
-
-
-def read_inspect(body: bytes, limits: ServiceLimits) -> InspectRequest:
-  """Parses and checks the body of POST /inspect."""
-  fields = _fields(body, ("run", "text", "conllu"))
-  source: Source
-  if _only_name(fields, ("text", "conllu")) == "text":
-    source = sentence(fields["text"], "text", limits.max_characters)
-  else:
-    parses = _parses(fields["conllu"], limits)
-    if len(parses) != 1:
-      raise MalformedTree(
-        f"'conllu' must be one sentence to inspect, got {len(parses)}."
-      )
-    source = parses[0]
-  return InspectRequest(_run(fields), source)
-
-
-def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
+def _fields(body: bytes, known: Collection[str]) -> dict[str, Any]:
   """Parses a request body as a JSON object, and checks its field names."""
   try:
     text = body.decode("utf-8").removeprefix("\ufeff")
@@ -150,64 +147,3 @@ def _fields(body: bytes, known: Collection[str]) -> Mapping[str, Any]:
         f"unknown name {name[:80]!r}. {did_you_mean(name[:80], known)}"
       )
   return fields
-
-
-def _sentences(
-  fields: Mapping[str, Any], limits: ServiceLimits
-) -> list[Request]:
-  """Reads the sentences to translate from the fields of a JSON request."""
-  name = _only_name(fields, SENTENCE_FIELDS)
-  value, longest = fields[name], limits.max_characters
-  if name == "text":
-    return [Request(sentence(value, name, longest))]
-  if name == "conllu":
-    return [Request(parse) for parse in _parses(value, limits)]
-  if not isinstance(value, list):
-    raise wrong_type(name, "a list", value)
-  _check_count(len(value), name, limits)
-  if name == "texts":
-    return [
-      Request(sentence(item, f"texts[{index}]", longest))
-      for index, item in enumerate(value)
-    ]
-  return [
-    from_object(item, f"requests[{index}]", longest, longest)
-    for index, item in enumerate(value)
-  ]
-
-
-def _parses(value: Any, limits: ServiceLimits) -> list[Parse]:
-  check_string(value, "conllu")
-  try:
-    parses = parses_of_text(value, "conllu")
-  except InputError as error:
-    raise MalformedTree(str(error)) from None
-  if not parses:
-    raise MalformedTree("'conllu' has no sentence.")
-  _check_count(len(parses), "conllu", limits)
-  for parse in parses:
-    check_tree(parse, "conllu", limits.max_characters)
-  return parses
-
-
-def _only_name(fields: Mapping[str, Any], names: Collection[str]) -> str:
-  """Returns which of several mutually exclusive fields a request contains."""
-  present = [name for name in names if name in fields]
-  if len(present) != 1:
-    listing = " and ".join(map(repr, present)) or "none"
-    raise InputError(
-      f"exactly one of {', '.join(map(repr, names))} is needed, got {listing}."
-    )
-  return present[0]
-
-
-def _check_count(count: int, field: str, limits: ServiceLimits) -> None:
-  if count > limits.max_sentences:
-    raise TooLarge(
-      f"{field!r} has {count:,} sentences; at most {limits.max_sentences:,} are "
-      "allowed. Send several requests."
-    )
-
-
-def _run(fields: Mapping[str, Any]) -> str:
-  return sentence(fields.get("run", ""), "run", MAX_NAME)

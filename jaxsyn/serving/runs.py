@@ -162,7 +162,7 @@ class ServedRun:
         words, or no tree.
     """
     inspector = self.inspector
-    parse = self.readers.parse(source) if isinstance(source, str) else source
+    parse = self.readers.parse(source)
     read = inspector.read(parse)
     if read is None:
       raise InputError("the sentence has no words.")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import itertools
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -35,32 +33,25 @@ RECEIVE_BUFFER = 32768
 SWITCH_INTERVAL = 0.001
 
 
-def bind(host: str, port: int) -> socket.socket:
-  """Binds a socket to a host and a port.
+def listen(host: str, port: int) -> socket.socket:
+  """Opens a listening socket at a host and a port.
 
   Raises:
     InputError: There is no such address, or the port is in use.
   """
+  is_v6 = ":" in host
+  family = socket.AF_INET6 if is_v6 else socket.AF_INET
   try:
-    family, kind, protocol, _, address = socket.getaddrinfo(
-      host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    sock = socket.socket(family, kind, protocol)
+    sock = socket.create_server(
+      (host, port), family=family, dualstack_ipv6=is_v6
+    )
   except OSError as error:
-    raise InputError(f"--host={host}: {error.strerror}.") from None
-  try:
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    # Accepted connections inherit it.
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
-    sock.bind(address)
-  except OSError as error:
-    sock.close()
-    advice = "Choose another, as in --host 127.0.0.1."
-    if error.errno in (errno.EADDRINUSE, errno.EACCES):
-      advice = "Choose another port; --port 0 takes a free one."
     raise InputError(
-      f"--host={host} --port={port}: {error.strerror}. {advice}"
+      f"--host={host} --port={port}: {error.strerror}. Choose another port "
+      "(--port 0 takes a free one), or another address, as in --host 127.0.0.1."
     ) from None
+  # Accepted connections inherit it.
+  sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER)
   return sock
 
 
@@ -134,7 +125,7 @@ def serve(
   Args:
     service: The service.
     app: Its application.
-    sock: Listening socket of `bind`.
+    sock: Socket of `listen`.
     prepare: Function to call in the thread that uses the devices before requests
       are accepted.
     on_ready: Called when requests are accepted.
@@ -171,67 +162,50 @@ def serve(
     raise exits.TerminationSignal(server.ended_by)
 
 
-class BatchShape(NamedTuple):
-  """Shape of a batch whose programs are compiled before the first request.
-
-  Attributes:
-    width: Padded subwords of a sentence.
-    sentences: Number of sentences.
-    compile: Function that compiles the programs.
-  """
-
-  width: int
-  sentences: int
-  compile: Callable[[], Any]
-
-
 def compile_programs(service: Service, longest: int) -> None:
   """Compiles the translation programs for sentences up to a maximum length.
 
-  The programs for one short sentence come first, for every run.
+  The programs for short sentences come first, for every run.
 
   Args:
     service: Service whose runs translate.
     longest: Subwords of a sentence, including EOS; 0 disables compilation.
   """
-  shapes: list[BatchShape] = []
-  for run in service.runs.values():
-    shapes += batch_shapes(run, service.worker.max_sentences(run), longest)
-  shapes.sort(key=lambda shape: (shape.width, shape.sentences))
-  # Shapes take very different times: no remaining time is shown.
+  widths = [SHORTEST]
+  while widths[-1] <= longest:
+    widths.append(2 * widths[-1])
+  widths.pop()
+  runs = service.runs.values()
+  # Lengths take very different times: no remaining time is shown.
   with progress.bar(
-    "compiling programs", total=len(shapes), unit="shape", speed=False
+    "compiling programs",
+    total=len(widths) * len(runs),
+    unit="length",
+    speed=False,
   ) as bar:
-    for shape in shapes:
-      shape.compile()
+    for width, run in itertools.product(widths, runs):
+      _compile_width(run, width, service.worker.max_sentences(run))
       bar.advance()
 
 
-def batch_shapes(
-  run: ServedRun, max_sentences: int, longest: int
-) -> Iterator[BatchShape]:
-  """Yields the batch shapes of a run for sentences up to a maximum length."""
-  session, width = run.session, SHORTEST
-  while width <= longest:
-    examples = _examples(session, width)
-    known: set[Any] = set()
-    for count in range(1, max_sentences + 1):
-      batch = examples[:1] * count
-      sizes = session.translator.sizes(batch)
-      if not sizes <= known:
-        yield BatchShape(
-          width,
-          count,
-          partial(session.translator.compile, session.params, batch),
-        )
-      known |= sizes
-    # A search of sentences of different lengths also compiles the programs that
-    # move the remaining sentences to a smaller batch.
-    mixed = list(itertools.islice(itertools.cycle(examples), max_sentences))
-    yield BatchShape(width, max_sentences, partial(session.search, mixed))
-    if len(session.members) == 1:
-      yield BatchShape(width, 1, partial(_inspect, run, examples[0]))
-    width *= 2
+def _compile_width(run: ServedRun, width: int, max_sentences: int) -> None:
+  """Compiles the programs of a run for sentences padded to `width` subwords."""
+  session = run.session
+  examples = _examples(session, width)
+  known: set[Any] = set()
+  for count in range(1, max_sentences + 1):
+    batch = examples[:1] * count
+    sizes = session.translator.sizes(batch)
+    if not sizes <= known:
+      session.translator.compile(session.params, batch)
+    known |= sizes
+  # A search of sentences of different lengths also compiles the programs that
+  # move the remaining sentences to a smaller batch.
+  session.search(
+    list(itertools.islice(itertools.cycle(examples), max_sentences))
+  )
+  if len(session.members) == 1:  # an ensemble cannot be inspected
+    _inspect(run, examples[0])
 
 
 def _examples(session: Session, width: int) -> list[Any]:

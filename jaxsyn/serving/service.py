@@ -7,7 +7,7 @@ import contextlib
 import dataclasses
 import logging
 import pathlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, TypeVar
 
@@ -27,12 +27,7 @@ from jaxsyn.decode.requests import MalformedTree, TooLarge
 from jaxsyn.decode.translator import EMPTY_TRANSLATION
 from jaxsyn.errors import InputError, did_you_mean
 from jaxsyn.serving.batching import Job, QueueFullError, Sentence, Worker
-from jaxsyn.serving.requests import (
-  ServiceLimits,
-  read_inspect,
-  read_parse,
-  read_translate,
-)
+from jaxsyn.serving.requests import ServiceLimits, ServiceRequest, read_body
 from jaxsyn.serving.responses import (
   ERROR_HANDLERS,
   INTERNAL_ERROR,
@@ -133,7 +128,9 @@ class Service:
     )
 
   async def _translate(self, request: Request) -> Response:
-    fields = await self._read(request, read_translate)
+    fields = await self._read(
+      request, "text", "conllu", "target_prefix", "requests", "nbest", "stream"
+    )
     run = self._run(fields.run)
     if fields.nbest > run.max_nbest:
       raise HTTPException(
@@ -141,7 +138,7 @@ class Service:
         f"nbest is {fields.nbest}, and {run.name!r} finds {run.max_nbest} "
         "translations of a sentence: the server's --beam.",
       )
-    job = self._submit(run, fields.requests)
+    job = self._submit(Job(run, fields.sentences))
     results = self._results(job, fields.nbest)
     if fields.stream:
       return StreamingResponse(
@@ -150,16 +147,16 @@ class Service:
         # nginx must forward each line immediately.
         headers={"X-Accel-Buffering": "no"},
       )
-    work = _collect(results, len(fields.requests))
+    work = _collect(results, len(job.sentences))
     translations = await self._wait(request, work)
     return json_response({"run": run.name, "translations": translations})
 
   async def _parse(self, request: Request) -> Response:
-    fields = await self._read(request, read_parse)
+    fields = await self._read(request, "text")
     readers = self._run(fields.run).readers
     if readers.why_no_parser:
       raise InputError(readers.why_no_parser)
-    work = self._parsers.submit(readers.parse, fields.text)
+    work = self._parsers.submit(readers.parse, fields.sentences[0].source)
     parse = await self._wait(request, asyncio.wrap_future(work))
     spans = zip(parse.start_W, parse.end_W)
     return json_response(
@@ -174,8 +171,9 @@ class Service:
     )
 
   async def _inspect(self, request: Request) -> Response:
-    fields = await self._read(request, read_inspect)
-    job = self._submit(self._run(fields.run), [fields])
+    fields = await self._read(request, "text", "conllu")
+    run = self._run(fields.run)
+    job = self._submit(Job(run, fields.sentences, inspects=True))
     try:
       result = asyncio.wrap_future(job.sentences[0].result)
       body = await self._wait(request, result)
@@ -183,10 +181,8 @@ class Service:
       self.worker.cancel(job)
     return Response(body, media_type="application/json")
 
-  async def _read(
-    self, request: Request, read: Callable[[bytes, ServiceLimits], T]
-  ) -> T:
-    """Reads and checks the body of a request."""
+  async def _read(self, request: Request, *names: str) -> ServiceRequest:
+    """Reads and checks the body of a request, which may have the given names."""
     self._check_origin(request)
     if self.state != "ok":
       raise _busy(f"the server is {self.state}.")
@@ -200,7 +196,7 @@ class Service:
         )
     try:
       # Parsing a megabyte takes seconds, in which the event loop must not stop.
-      return await asyncio.to_thread(read, bytes(body), self.limits)
+      return await asyncio.to_thread(read_body, bytes(body), names, self.limits)
     except InputError as error:
       status = _STATUSES.get(type(error), 400)
       raise HTTPException(status, str(error)) from None
@@ -229,8 +225,7 @@ class Service:
       )
     return self.runs[name]
 
-  def _submit(self, run: ServedRun, requests: Sequence[Any]) -> Job:
-    job = Job(run, requests)
+  def _submit(self, job: Job) -> Job:
     try:
       self.worker.submit(job)
     except QueueFullError:

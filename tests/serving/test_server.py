@@ -190,8 +190,7 @@ def test_limits_connections(port):
 
 def test_a_connection_receives_32_kb_before_the_server_reads():
   """The window limits what the event loop parses at once."""
-  with server.bind("127.0.0.1", 0) as listening, socket.socket() as client:
-    listening.listen()
+  with server.listen("127.0.0.1", 0) as listening, socket.socket() as client:
     client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     client.connect(listening.getsockname())
     client.settimeout(0.5)
@@ -203,14 +202,13 @@ def test_a_connection_receives_32_kb_before_the_server_reads():
 
 
 def test_names_the_address_that_cannot_be_bound():
-  with server.bind("127.0.0.1", 0) as one:
-    one.listen()
+  with server.listen("127.0.0.1", 0) as one:
     port = one.getsockname()[1]
     with pytest.raises(InputError, match=f"--port={port}: Address already"):
-      server.bind("127.0.0.1", port)
+      server.listen("127.0.0.1", port)
   for host in ("192.0.2.1", "no.such.host.invalid"):
     with pytest.raises(InputError, match=f"--host={re.escape(host)}"):
-      server.bind(host, 0)
+      server.listen(host, 0)
 
 
 def wait_until_closed(port):
@@ -230,7 +228,7 @@ def test_finishes_requests_before_it_stops(start):
   process = start("--compile=0", "--beam=2", "--together=2", number=number)
   port = wait_until_ready(process)
   client = http.client.HTTPConnection("127.0.0.1", port, timeout=300)
-  body = {"texts": [LINE] * 6, "nbest": 2, "stream": True}
+  body = {"requests": [{"text": LINE}] * 6, "nbest": 2, "stream": True}
   client.request("POST", "/translate", json.dumps(body))
   response = client.getresponse()
   first = json.loads(response.readline())

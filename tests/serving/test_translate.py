@@ -133,7 +133,7 @@ def test_samples_depend_on_the_index_in_the_request(opened, runs):
   client, run = opened(runs["pascal"], search="sample", nbest=2)
   assert run.max_nbest == 2
   expected = Session(runs["pascal"], search="sample", nbest=2)([LINE, LINE])
-  request = ("/translate", {"texts": [LINE, LINE], "nbest": 2})
+  request = ("/translate", {"requests": [{"text": LINE}] * 2, "nbest": 2})
   for response in client.all([request] * 2):
     for one, nbest in zip(translations(response), expected, strict=True):
       assert_equal(one["nbest"], nbest)
@@ -160,8 +160,8 @@ def test_compiles_programs_of_common_sizes_before_requests(opened, runs):
   programs = run.session.translator.compilations
   assert programs == 4  # reading and searching, of one and of eight sentences
   for count in (1, 3, 8):
-    lines = [LINE, OTHER, "the cow runs ."] * 3
-    translations(client("/translate", {"texts": lines[:count]}))
+    lines = [{"text": line} for line in (LINE, OTHER, "the cow runs .")] * 3
+    translations(client("/translate", {"requests": lines[:count]}))
   assert run.session.translator.compilations == programs
 
 
@@ -249,7 +249,7 @@ def test_ends_the_search_for_unwanted_sentences(session):
 def test_rejects_requests_when_the_queue_is_full(new_client, served):
   client = new_client(blocked=True, queue=3, timeout=0.2)
   worker = client.service.worker
-  response = client("/translate", {"texts": [LINE] * 4})
+  response = client("/translate", {"requests": [{"text": LINE}] * 4})
   assert response.status_code == 503 and response.headers["retry-after"] == "5"
   message = "more than 3 sentences would wait; try again later."
   assert response.json()["error"] == message

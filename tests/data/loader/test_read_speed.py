@@ -18,4 +18,4 @@ def test_prints_its_figures():
   )
   assert done.returncode == 0, done.stderr
   names = {line.partition("=")[0] for line in done.stdout.splitlines()}
-  assert {"examples", "padding"} <= names
+  assert {"cold.padding", "warm.read_cpu"} <= names
