@@ -1,4 +1,4 @@
-"""Draws attention maps and modifier outputs as grids of matrices.
+"""Draws attention maps, modifier outputs and learning curves.
 
 Figures are created without pyplot, which needs a display and has global state.
 Save one with `figure.savefig`, or show it in a notebook. All sizes are in inches.
@@ -21,6 +21,9 @@ from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from jaxsyn.inspection.maps import Map
+from jaxsyn.storage import files
+from jaxsyn.storage.remote import PathLike
+from jaxsyn.training import log
 
 LETTER = 0.085  # approximate width of a letter at 10 points
 CELL = 0.21  # maximum width of a row or column
@@ -141,6 +144,27 @@ def matrices(
     text |= {"family": families([panel.title]), "size": 9}
     axes.set_title(panel.title, pad=4, **text)
   figure.colorbar(image, ax=grid, shrink=min(1.0, 2.0 / height))
+  return figure
+
+
+def learning_curve(run: PathLike, metric: str = "bleu") -> Figure:
+  """Draws the training and validation loss, and a validation metric.
+
+  Args:
+    run: Run directory, which need not exist.
+    metric: Metric of config.train.selection.
+  """
+  records, _ = log.records(files.path_of(run))
+  figure = Figure((8, 2.6), layout="constrained")
+  left, right = figure.subplots(1, 2)
+  curves = [(left, "loss", kind) for kind in log.KINDS]
+  for axes, name, kind in (*curves, (right, metric, "validation")):
+    points = [r for r in records if r["kind"] == kind and name in r]
+    steps = [record["step"] for record in points]
+    values = [record[name] for record in points]
+    axes.plot(steps, values, marker=".", label=kind)
+    axes.set(xlabel="updates", title=name)
+    axes.legend(frameon=False)
   return figure
 
 

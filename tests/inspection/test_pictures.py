@@ -1,7 +1,8 @@
-"""Figures of any words have a reasonable size."""
+"""Figures of any words and of logs; sizes are reasonable."""
 
 import dataclasses
 import io
+import json
 import warnings
 
 import matplotlib.image
@@ -12,6 +13,7 @@ from jaxsyn.inspection import arcs, pictures
 from jaxsyn.inspection.maps import Map
 from jaxsyn.inspection.pooling import source_units
 from jaxsyn.inspection.sentence import ReadSource
+from jaxsyn.training import log
 
 ODD = ("$x_1", "日本語", "$", "עברית", "😀", "\u200b", "\\frac{", "a" * 80)
 
@@ -98,3 +100,30 @@ def test_scales_of_maps():
   part = shown(weight_HQM, "parent_scaled", "weighting")
   (image,) = pictures.picture(part).axes[0].images
   assert (image.norm.vmin, image.norm.vmax) == (0.0, pytest.approx(1 / 3))
+
+
+def lines_of(figure):
+  """Title -> label -> (steps, values)."""
+  return {
+    axes.get_title(): {
+      line.get_label(): tuple(map(list, line.get_data()))
+      for line in axes.get_lines()
+    }
+    for axes in figure.axes
+  }
+
+
+def test_learning_curve_of_a_log(tmp_path):
+  figure = pictures.learning_curve(tmp_path)  # before there is a log
+  assert lines_of(figure)["bleu"] == {"validation": ([], [])}
+  records = [
+    {"kind": "train", "step": 10, "loss": 5.5},
+    {"kind": "validation", "step": 10, "loss": 5.0, "bleu": 1.25},
+    {"kind": "train", "step": 20, "loss": 4.5},
+  ]
+  lines = [json.dumps({**record, "minutes": 0.1}) + "\n" for record in records]
+  (tmp_path / log.FILE).write_text("".join(lines))
+  assert lines_of(pictures.learning_curve(tmp_path)) == {
+    "loss": {"train": ([10, 20], [5.5, 4.5]), "validation": ([10], [5.0])},
+    "bleu": {"validation": ([10], [1.25])},
+  }
