@@ -216,10 +216,7 @@ def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
       measure.translate(session, split, job.hypotheses(split))
       likelihoods[split] = measure.likelihoods(session, split)
     if job.attention_folder:
-      # Imported only if needed, since it loads matplotlib.
-      from jaxsyn.comparison import attention_samples
-
-      attention_samples.record(session, data, job.attention_folder)
+      measure.record_attention(session, job.attention_folder)
     measurer = measure.Measurer(measure.without_sources(settings))
     now = datetime.datetime.now(datetime.UTC)
     result = run_result.RunResult(

@@ -8,30 +8,28 @@ from __future__ import annotations
 
 import base64
 import difflib
+import io
 import itertools
 import json
 import pathlib
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jinja2
+import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jaxsyn.comparison import attention_samples, notes, plots, tables
+from jaxsyn.comparison import measure, notes, plots, tables
 from jaxsyn.comparison.results import Comparison, TestSet
 from jaxsyn.scoring.metrics import LIKELIHOOD, heading
 from jaxsyn.scoring.selection import name_of
 
-PIXELS_PER_POINT = 96 / 72  # of CSS
-_WIDTH = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
-
 
 class Picture(NamedTuple):
-  """Figure on the page: data URL, width in CSS pixels, description."""
+  """Figure on the page: data URL and description."""
 
   address: str
-  width: int
   text: str
 
 
@@ -129,23 +127,24 @@ def _inspected(
     run.system: folder / run.folder / "look" for run in reversed(results.runs)
   }
   sentences = []
-  for index in range(1, attention_samples.SENTENCES + 1):
+  for index in range(1, measure.SAMPLES + 1):
     text, tree = "", list[Picture]()
     systems: list[tuple[str, str, list[Picture]]] = []
     for system, _ in results.ordered():
       name = system.name
-      path = folders.get(name, folder) / f"{index}.json"
+      path = folders.get(name, folder) / f"sentence_{index:04d}.json"
       if not path.is_file():
         continue
       content = json.loads(path.read_text(encoding="utf-8"))
       if not systems:
-        text, words = content["text"], " ".join(content["words"])
-        tree = _read(path, "tree", f"Dependency tree: {words}")
-      pictures = _read(path, "tree_read", f"The tree that {name} reads.")
+        text, tree = content["text"], _read(path, "tree", "The parser's tree")
+      pictures = _read(path, "tree_read", f"The tree that {name} reads")
       pictures += _read(
-        path, "tree_found", f"The parents that {name} predicts."
+        path,
+        "tree_found",
+        f"The parents that {name} predicts; relations label those of the parser",
       )
-      pictures += _read(path, "attention", f"Attention of {name}.")
+      pictures += _read(path, "attention", f"Attention of {name}")
       systems.append((name, content["translation"], pictures))
     if systems:
       sentences.append(InspectedSentence(text, tree, systems))
@@ -170,18 +169,27 @@ def mark_differences(hypothesis: str, reference: str) -> Markup:
 
 
 def _render(figure: Figure | None, text: str) -> list[Picture]:
-  """Converts a figure to a list with one picture; [] for None."""
-  return [_picture(attention_samples.as_svg(figure), text)] if figure else []
+  """Converts a figure to a list with one reproducible SVG; [] for None.
+
+  Text is outlined, so that it looks the same on machines with other fonts.
+  """
+  if figure is None:
+    return []
+  content = io.BytesIO()
+  with matplotlib.rc_context({"svg.hashsalt": "jaxsyn"}):
+    metadata: dict[str, Any] = {"Date": None, "Creator": None}
+    figure.savefig(content, format="svg", metadata=metadata)
+  return [_picture(content.getvalue(), ".svg", text)]
 
 
 def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
-  """Returns a list with the SVG beside a sentence's JSON; [] if missing."""
-  path = path.with_suffix(f".{kind}.svg")
-  return [_picture(path.read_bytes(), text)] if path.is_file() else []
+  """Returns the figures of a kind next to a sentence's JSON."""
+  found = sorted(path.parent.glob(f"{path.stem}.{kind}.*"))
+  return [_picture(file.read_bytes(), file.suffix, text) for file in found]
 
 
-def _picture(svg: bytes, text: str) -> Picture:
-  """Converts an SVG to a data-URL image, so that element ids cannot clash."""
-  width = float(_WIDTH.findall(svg)[0]) * PIXELS_PER_POINT
-  content = base64.b64encode(svg).decode("ascii")
-  return Picture(f"data:image/svg+xml;base64,{content}", round(width), text)
+def _picture(content: bytes, suffix: str, text: str) -> Picture:
+  """Converts an image to a data URL, so that ids in SVGs cannot clash."""
+  kind = {".svg": "svg+xml", ".png": "png"}[suffix]
+  data = base64.b64encode(content).decode("ascii")
+  return Picture(f"data:image/{kind};base64,{data}", text)

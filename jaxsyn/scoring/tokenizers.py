@@ -32,9 +32,8 @@ LANGUAGES = {
 }
 # Other codes and names of these languages, besides those of ISO 639-3.
 ALIASES = {
-  **dict.fromkeys(
-    "cn cmn yue wuu hak gan hsn nan lzh chi chinese".split(), "zh"
-  ),
+  **dict.fromkeys(("cn", "cmn", "yue", "wuu", "hak", "gan", "hsn"), "zh"),
+  **dict.fromkeys(("nan", "lzh", "chi", "chinese"), "zh"),
   **dict.fromkeys(("jp", "japanese"), "ja"),
   "korean": "ko",
   "thai": "th",

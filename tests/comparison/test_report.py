@@ -7,9 +7,7 @@ import json
 import re
 import shutil
 import subprocess
-import xml.etree.ElementTree
 
-import numpy as np
 import pytest
 import toy_folders
 from markupsafe import Markup
@@ -17,7 +15,7 @@ from models_under_test import config_of
 from results_made import made
 
 from jaxsyn.comparison import (
-  attention_samples,
+  measure,
   notes,
   page,
   plots,
@@ -30,7 +28,6 @@ from jaxsyn.configs import systems
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.inspection import pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Runs in the browser after the layout.
@@ -330,16 +327,17 @@ def test_page_has_the_tables_and_notes_of_the_report(content, tmp_path):
 def test_page_has_attention_samples(content, tmp_path):
   assert 'id="attention"' not in content
   sample = tmp_path / "transformer" / "seed_0" / "look"
-  attention_samples.write([], sample)
-  seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
-  (sample / "2.json").write_text(json.dumps(seen))
-  panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
-  svg = attention_samples.as_svg(pictures.matrices([panel]))
-  (sample / "2.attention.svg").write_bytes(svg)
+  sample.mkdir(parents=True)
+  seen = {"text": "a & b", "translation": "x > y"}
+  (sample / "sentence_0002.json").write_text(json.dumps(seen))
+  (sample / "sentence_0002.tree.svg").write_bytes(b"a tree")
+  (sample / "sentence_0002.attention.encoder_0.png").write_bytes(b"a map")
   content = page.html(made(), tmp_path)
   assert "<summary>a &amp; b</summary>" in content
   assert "<b>transformer</b> <span>→ x &gt; y</span>" in content
-  assert base64.b64encode(svg).decode() in content
+  for kind, file in (("svg+xml", b"a tree"), ("png", b"a map")):
+    data = base64.b64encode(file).decode()
+    assert content.count(f"data:image/{kind};base64,{data}") == 1
 
 
 @pytest.mark.parametrize(
@@ -409,40 +407,17 @@ def test_figure_of_buckets_has_no_point_for_few_sentences():
 
 
 def test_samples_attention_of_sentences_by_length(prepared, tmp_path):
-  chosen = attention_samples.sample(str(prepared), "test")
+  chosen = measure.sample(str(prepared), "test")
   lines = read_lines(
     manifests.sentence_file(prepared, "text", "test", "source")
   )
   rows = [lines.index(parse.text) for parse in chosen]
-  assert len(rows) == attention_samples.SENTENCES
+  assert len(rows) == measure.SAMPLES
   assert rows == sorted(set(rows))
   for parse in chosen:
     assert parse.parsed and 7 <= len(parse.head_W) <= 13
   manifests.write(tmp_path, toy_folders.manifest_of(tmp_path, sides=[]))
-  assert attention_samples.sample(str(tmp_path), "test") == []  # no trees
-
-
-def test_replaces_old_attention_samples(tmp_path):
-  (tmp_path / "look").mkdir()
-  (tmp_path / "look" / "1.json").write_text("old")
-  attention_samples.write([], tmp_path / "look")
-  assert [path.name for path in tmp_path.rglob("*")] == ["look"]
-
-
-def test_svg_is_reproducible_and_small():
-  weight_QM = np.random.default_rng(0).dirichlet(np.ones(9), 9)
-  labels = [f"w{i}" for i in range(9)]
-
-  def drawn():
-    panel = pictures.Panel("head 0", labels, labels, weight_QM)
-    return attention_samples.as_svg(pictures.matrices([panel]))
-
-  svg = drawn()
-  assert svg == drawn()
-  root = xml.etree.ElementTree.fromstring(svg)
-  images = [e for e in root.iter() if e.tag.endswith("}image")]
-  assert len(images) == 2  # the matrix and its color scale
-  assert len(svg) < 60_000
+  assert measure.sample(str(tmp_path), "test") == []  # no trees
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")
