@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import jaxsyn
 from jaxsyn.comparison.planned_jobs import TrainingJob
@@ -37,14 +37,13 @@ Slot = Mapping[str, str]  # environment variables of one process at a time
 class ProgressLog:
   """Log of a comparison: lines with times, printed and added to log.txt."""
 
-  def __init__(self, folder: pathlib.Path, stream: TextIO | None = None):
+  def __init__(self, folder: pathlib.Path):
     self._file = (folder / "log.txt").open("a", encoding="utf-8")
-    self._streams = (self._file, stream or sys.stdout)
 
   def write(self, text: str) -> None:
     """Prints a line with the time, and adds it to log.txt."""
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
-    for stream in self._streams:
+    for stream in (self._file, sys.stdout):
       print(line, file=stream, flush=True)
 
   def close(self) -> None:
