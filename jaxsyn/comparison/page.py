@@ -13,6 +13,7 @@ import itertools
 import json
 import pathlib
 import re
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import jinja2
@@ -81,14 +82,10 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
 
 
 def _differences(results: Comparison) -> list[Picture]:
-  pictures = []
-  for split, metric in itertools.product(results.splits, results.metrics):
-    text = (
-      f"Difference of each system to {results.baseline}: {heading(metric)}, "
-      f"{split.name}; the table below has the numbers."
-    )
-    pictures += _render(plots.differences(results, split, metric), text)
-  return pictures
+  return _render(
+    plots.differences(results, split, metric)
+    for split, metric in itertools.product(results.splits, results.metrics)
+  )
 
 
 def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
@@ -97,12 +94,8 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
   selections = [s.config["train"]["selection"] for s in results.systems]
   curves = []
   for metric in dict.fromkeys([*selections, LIKELIHOOD]):
-    pictures = []
-    for system in systems:
-      title = plots.title_of(results, system, with_baseline=True)
-      text = f"Validation {name_of(metric)} by updates: {title}."
-      pictures += _render(plots.curves(results, system, metric), text)
-    if pictures:
+    figures = (plots.curves(results, system, metric) for system in systems)
+    if pictures := _render(figures):
       curves.append((name_of(metric), pictures))
   return curves
 
@@ -110,13 +103,10 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
 def _bucket_pictures(
   results: Comparison, split: TestSet, by: str
 ) -> list[Picture]:
-  pictures = []
-  for system in results.leading():
-    title = plots.title_of(results, system)
-    text = f"{title} minus {results.baseline} by {by}, {split.name}."
-    figure = plots.by_fact(results, split, by=by, system=system)
-    pictures += _render(figure, text)
-  return pictures
+  return _render(
+    plots.by_fact(results, split, by=by, system=system)
+    for system in results.leading()
+  )
 
 
 def _inspected(
@@ -168,18 +158,22 @@ def mark_differences(hypothesis: str, reference: str) -> Markup:
   return Markup(space).join(parts)
 
 
-def _render(figure: Figure | None, text: str) -> list[Picture]:
-  """Converts a figure to a list with one reproducible SVG; [] for None.
+def _render(figures: Iterable[Figure | None]) -> list[Picture]:
+  """Converts figures to reproducible SVGs, described by title and labels.
 
   Text is outlined, so that it looks the same on machines with other fonts.
   """
-  if figure is None:
-    return []
-  content = io.BytesIO()
-  with matplotlib.rc_context({"svg.hashsalt": "jaxsyn"}):
-    metadata: dict[str, Any] = {"Date": None, "Creator": None}
-    figure.savefig(content, format="svg", metadata=metadata)
-  return [_picture(content.getvalue(), ".svg", text)]
+  pictures = []
+  for figure in filter(None, figures):
+    content = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "jaxsyn"}):
+      metadata: dict[str, Any] = {"Date": None, "Creator": None}
+      figure.savefig(content, format="svg", metadata=metadata)
+    (axes,) = figure.axes
+    words = [axes.get_title("left"), axes.get_ylabel(), axes.get_xlabel()]
+    text = ", ".join(filter(None, words))
+    pictures.append(_picture(content.getvalue(), ".svg", text))
+  return pictures
 
 
 def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
