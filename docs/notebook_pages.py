@@ -54,6 +54,10 @@ def page(notebook: dict[str, Any], stem: str) -> tuple[str, dict[str, bytes]]:
         name = f"{stem}_{len(pictures)}.png"
         pictures[name] = base64.b64decode("".join(data["image/png"]))
         parts.append(f"![]({name})")
+      elif "image/svg+xml" in data:
+        name = f"{stem}_{len(pictures)}.svg"
+        pictures[name] = "".join(data["image/svg+xml"]).encode()
+        parts.append(f"![]({name})")
     if printed:
       parts.append(f"```text\n{printed.rstrip()}\n```")
   return "\n\n".join(parts) + "\n", pictures

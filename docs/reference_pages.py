@@ -88,7 +88,6 @@ PAGES = {
       "jaxsyn.comparison.hierarchical",
       "jaxsyn.inspection.probe",
       "jaxsyn.inspection.pictures",
-      "jaxsyn.inspection.curve",
     ),
   ),
 }

@@ -10,7 +10,7 @@ jaxsyn compare --results runs/cmp results/other --workdir report
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command resumes after an
 interruption, adds --systems and --seeds, and otherwise writes the report again:
-report.html, .json, .md and .tex in --workdir (`jaxsyn.comparison.planned_jobs`
+report.html, .json and .md in --workdir (`jaxsyn.comparison.planned_jobs`
 lists all files). Runs are tested over sentences against the baseline run with
 their seed (--significance), and systems over seeds and sentences
 (`jaxsyn.comparison.hierarchical`).
@@ -159,7 +159,7 @@ def run(
       _write(folder, compared)
       if other_jobs := planned_jobs.other_jobs(folder, jobs):
         log.write(f"not in this report: {', '.join(other_jobs)}")
-      log.write(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
+      log.write(f"wrote {folder / 'report.html'}, and .json, .md")
   return CompareOutcome("", compared)
 
 
@@ -216,10 +216,7 @@ def run_job(job: planned_jobs.TrainingJob, settings: Settings) -> None:
       measure.translate(session, split, job.hypotheses(split))
       likelihoods[split] = measure.likelihoods(session, split)
     if job.attention_folder:
-      # Imported only if needed, since it loads matplotlib.
-      from jaxsyn.comparison import attention_samples
-
-      attention_samples.record(session, data, job.attention_folder)
+      measure.record_attention(session, job.attention_folder)
     measurer = measure.Measurer(measure.without_sources(settings))
     now = datetime.datetime.now(datetime.UTC)
     result = run_result.RunResult(
@@ -294,7 +291,6 @@ def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
     (results.FILE, results.to_json(compared)),
     ("report.html", page.html(compared, folder)),
     ("report.md", report.markdown(compared)),
-    ("report.tex", report.latex(compared)),
   ):
     files.write_text(folder / name, content.rstrip("\n") + "\n")
 
@@ -316,7 +312,7 @@ def _main(values: flags.FlagValues) -> None:
       values.results, folder, systems, settings=settings, inference=inference
     )
     print(report.as_text(compared))
-    print(f"wrote {folder}/report.html, and .json, .md, .tex")
+    print(f"wrote {folder}/report.html, and .json, .md")
     return
   logging.set_verbosity(logging.WARNING)
   named, ablation = named_systems.read(values)

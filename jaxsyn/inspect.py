@@ -7,9 +7,9 @@ the output folder, where N is the line of the input, e.g. 0001:
 
   index.html                           page with the sentences and their figures
   sentence_N.json                      all numbers, words, trees, translation
-  sentence_N.tree.png                  the parser's tree
-  sentence_N.tree_read.png             a control's own tree
-  sentence_N.tree_found.png            parents found by a supervised head
+  sentence_N.tree.svg                  the parser's tree
+  sentence_N.tree_read.svg             a control's own tree
+  sentence_N.tree_found.svg            parents found by a supervised head
   sentence_N.PART.encoder_0.png        syntax weighting or bias of a modifier
   sentence_N.PART.KIND.encoder_embeddings.png   similarity of added vectors
   sentence_N.attention.encoder_0.png   all heads of a layer

@@ -208,9 +208,8 @@ def language_of_name(file: str, column: int = 0) -> str:
     codes = both.replace("_", "-").split("-")
     code = codes[column] if len(codes) == 2 else ""
   first = code.replace("_", "-").partition("-")[0].lower()
-  for known, language in tokenizers.LANGUAGES.items():
-    if first in language.names.split():
-      return known
+  if first in tokenizers.ALIASES:
+    return tokenizers.ALIASES[first]
   if not code or not tokenizers.is_known(code):
     return ""
   return code if len(code) > len(first) else first

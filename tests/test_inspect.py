@@ -168,12 +168,13 @@ def test_the_command_writes_pictures_json_and_the_probe(
   assert "2 sentences drawn, 2 in the probe" in printed
   assert "2 empty lines were skipped" in errors
   assert "layer 0 head 3" in printed and "parent_scaled" in printed
-  figures = ["tree", "parent_scaled.encoder_0", "attention.encoder_0"]
-  figures += ["attention.decoder_0", "attention.cross_0"]
+  maps = ["parent_scaled.encoder_0", "attention.encoder_0"]
+  maps += ["attention.decoder_0", "attention.cross_0"]
   names = {path.name for path in output.iterdir()}
   expected = {"probe.json", "index.html"}
   for prefix in ("sentence_0001", "sentence_0002"):
-    expected |= {f"{prefix}.json", *(f"{prefix}.{x}.png" for x in figures)}
+    expected |= {f"{prefix}.json", f"{prefix}.tree.svg"}
+    expected |= {f"{prefix}.{name}.png" for name in maps}
   assert names == expected
   for path in output.glob("*.png"):
     image = matplotlib.image.imread(path)
@@ -230,7 +231,7 @@ def test_draws_the_tree_of_a_control(untrained, tmp_path):
     source.head_W == session.sources.parser(LONG).head_W != source.given_head_W
   )
   names = written(Sentence(source, "", (), ()), tmp_path / "out")
-  assert names == {"json", "tree.png", "tree_read.png"}
+  assert names == {"json", "tree.svg", "tree_read.svg"}
 
 
 def test_draws_parents_of_a_supervised_head(untrained, tmp_path):
@@ -258,7 +259,7 @@ def test_draws_parents_of_a_supervised_head(untrained, tmp_path):
   to_end = dataclasses.replace(parse, value_HQM=end_HQM)
   assert _found_heads(seen.source, [to_end]) == tuple(range(14))
   folder = tmp_path / "out"
-  assert "tree_found.png" in written(seen, folder, layers=[1])
+  assert "tree_found.svg" in written(seen, folder, layers=[1])
   document = json.loads((folder / "sentence_0001.json").read_text())
   assert document["heads_found_by_the_system"] == [*seen.found_head_W]
 
@@ -296,7 +297,7 @@ def test_shows_both_contexts_of_a_recurrent_decoder(untrained, tmp_path):
   assert (complete.value_HQM > 0).all() and not near.value_HQM.all()
   assert written(seen, tmp_path / "out") == {
     "json",
-    "tree.png",
+    "tree.svg",
     "attention.global.cross_0.png",
     "attention.syntax.cross_0.png",
   }

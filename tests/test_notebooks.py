@@ -86,9 +86,9 @@ def printed(outputs) -> str:
 
 
 def pictures(outputs) -> list[str]:
-  return [
-    o.data["image/png"] for o in outputs if "image/png" in o.get("data", {})
-  ]
+  kinds = ("image/png", "image/svg+xml")
+  data = [output.get("data", {}) for output in outputs]
+  return [one[kind] for one in data for kind in kinds if kind in one]
 
 
 def test_attention_and_trees(prepared, tmp_path, monkeypatch):

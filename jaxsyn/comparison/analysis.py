@@ -33,10 +33,13 @@ from jaxsyn.comparison.inference import (
   error_variance,
   holm,
 )
-from jaxsyn.comparison.run_result import RunResult, check_comparable
+from jaxsyn.comparison.run_result import (
+  RunResult,
+  check_comparable,
+  config_differences,
+)
 from jaxsyn.data.sentence.controls import TREES, Parsed
 from jaxsyn.errors import InputError
-from jaxsyn.options import flat
 from jaxsyn.scoring import buckets, significance
 from jaxsyn.scoring.metrics import larger_is_better
 from jaxsyn.scoring.scorers import Measured, Scored, mean_of_sets
@@ -149,9 +152,10 @@ def control_of(system: str, configs: Configs) -> str:
   }
   if not trees[system].control:
     return ""
-  expected = _without_trees(configs[system])
   for name, config in configs.items():
-    if not trees[name].replaces and _without_trees(config) == expected:
+    if trees[name].replaces:
+      continue
+    if not config_differences(config, configs[system], _FREE):
       return name
   return ""
 
@@ -212,7 +216,11 @@ def test_set(
     for bucket, part in buckets.parts(table, scored):
       differences: tuple[Hierarchical, ...] = ()
       if bucket.count >= buckets.FEWEST:
-        differences = PairTests(part, pairs, settings, inference).over_seeds()
+        first = {
+          system: {seed: measured[:1] for seed, measured in runs.items()}
+          for system, runs in part.items()
+        }
+        differences = PairTests(first, pairs, settings, inference).over_seeds()
       in_buckets.append(
         results.ComparedBucket(
           **vars(bucket), scores=summaries(part), differences=differences
@@ -365,12 +373,3 @@ def _with_family(
       differences[index], p, larger_is_better=larger_is_better(metric)
     )
   return dataclasses.replace(split, over_seeds=tuple(differences))
-
-
-def _without_trees(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Returns a config's options without system name, seed and tree type."""
-  return {
-    name: list(value) if isinstance(value, tuple) else value
-    for name, value in flat(config).items()
-    if not any(f"{name}.".startswith(f"{free}.") for free in _FREE)
-  }

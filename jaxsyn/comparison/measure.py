@@ -1,4 +1,4 @@
-"""Translates test sets, and computes metric statistics for each sentence."""
+"""Translates and scores test sets, and records attention, with a trained run."""
 
 from __future__ import annotations
 
@@ -20,18 +20,23 @@ from jaxsyn.comparison.run_result import (
 )
 from jaxsyn.data.loader.transforms import iterate_translations
 from jaxsyn.data.schema import SIDES
+from jaxsyn.data.sentence.conllu import Parse
 from jaxsyn.data.sentence.text import read_lines, writer
 from jaxsyn.data.store.dataset import Dataset
+from jaxsyn.errors import InputError
 from jaxsyn.scoring import buckets
 from jaxsyn.scoring.metrics import LIKELIHOOD, of_likelihoods
 from jaxsyn.scoring.scorers import Measured, Scorer
 from jaxsyn.scoring.settings import SCORED, Settings
 from jaxsyn.session import Session
+from jaxsyn.storage import files
 from jaxsyn.utils.progress import Bar
 
 # Metrics that every result has, in addition to those of the command.
 ALWAYS = ("bleu", "chrf")
 SORTED_SENTENCES = 1000  # for each device, sorted by length together
+SAMPLES = 3  # sentences whose attention is recorded
+SHORTEST, LONGEST = 7, 13  # words of these sentences
 
 
 def translate(session: Session, split: str, path: pathlib.Path) -> None:
@@ -68,6 +73,46 @@ def likelihoods(session: Session, split: str) -> Measured:
   # Half the bytes in the result; the error is below 1e-7 of a sum.
   sum_B = sum_B.astype(np.float32).astype(np.float64)
   return of_likelihoods(sum_B, np.array([len(one) for one in log_p], float))
+
+
+def sample(directory: str, split: str) -> list[Parse]:
+  """Returns the trees of up to SAMPLES medium-length test sentences.
+
+  Args:
+    directory: Dataset directory.
+    split: Name of a test split.
+
+  Raises:
+    InputError: The text or the trees are corrupt.
+  """
+  parses = Dataset(directory).trees(split, "source") or []
+  fit = [p for p in parses if p.parsed and SHORTEST <= len(p.head_W) <= LONGEST]
+  return fit[:: max(1, len(fit) // SAMPLES)][:SAMPLES]
+
+
+def record_attention(session: Session, folder: pathlib.Path) -> None:
+  """Writes trees and attention of sampled sentences into a new folder.
+
+  The sentences are the same for all systems. The files are those of
+  `jaxsyn.inspect`, for the first encoder layer with a modifier.
+  """
+  # Imported only if needed, since they load matplotlib.
+  from jaxsyn.inspection import run
+  from jaxsyn.inspection.attention_sampler import informative_maps
+  from jaxsyn.inspection.inspector import attention_of
+
+  data = session.run.config.data
+  parses = sample(data.directory, data.test[0])
+  try:
+    sentences = attention_of(session, parses) if parses else []
+  except InputError as error:  # scores are useful without figures
+    print(f"no attention samples: {error}", flush=True)
+    sentences = []
+  with files.publish_folder(folder) as new:
+    for index, seen in enumerate(sentences, start=1):
+      maps = tuple(informative_maps(seen.attention))
+      seen = dataclasses.replace(seen, attention=maps, weightings=())
+      run.write(seen, new, index)
 
 
 def read_text(job: TrainingJob, split: str) -> tuple[list[str], list[str]]:

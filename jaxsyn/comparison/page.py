@@ -8,30 +8,29 @@ from __future__ import annotations
 
 import base64
 import difflib
+import io
 import itertools
 import json
 import pathlib
 import re
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import jinja2
+import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from jaxsyn.comparison import attention_samples, notes, plots, tables
+from jaxsyn.comparison import measure, notes, plots, tables
 from jaxsyn.comparison.results import Comparison, TestSet
 from jaxsyn.scoring.metrics import LIKELIHOOD, heading
 from jaxsyn.scoring.selection import name_of
 
-PIXELS_PER_POINT = 96 / 72  # of CSS
-_WIDTH = re.compile(rb'<svg[^>]* width="([\d.]+)pt"')
-
 
 class Picture(NamedTuple):
-  """Figure on the page: data URL, width in CSS pixels, description."""
+  """Figure on the page: data URL and description."""
 
   address: str
-  width: int
   text: str
 
 
@@ -83,14 +82,10 @@ def html(results: Comparison, folder: pathlib.Path) -> str:
 
 
 def _differences(results: Comparison) -> list[Picture]:
-  pictures = []
-  for split, metric in itertools.product(results.splits, results.metrics):
-    text = (
-      f"Difference of each system to {results.baseline}: {heading(metric)}, "
-      f"{split.name}; the table below has the numbers."
-    )
-    pictures += _render(plots.differences(results, split, metric), text)
-  return pictures
+  return _render(
+    plots.differences(results, split, metric)
+    for split, metric in itertools.product(results.splits, results.metrics)
+  )
 
 
 def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
@@ -99,12 +94,8 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
   selections = [s.config["train"]["selection"] for s in results.systems]
   curves = []
   for metric in dict.fromkeys([*selections, LIKELIHOOD]):
-    pictures = []
-    for system in systems:
-      title = plots.title_of(results, system, with_baseline=True)
-      text = f"Validation {name_of(metric)} by updates: {title}."
-      pictures += _render(plots.curves(results, system, metric), text)
-    if pictures:
+    figures = (plots.curves(results, system, metric) for system in systems)
+    if pictures := _render(figures):
       curves.append((name_of(metric), pictures))
   return curves
 
@@ -112,13 +103,10 @@ def _curves(results: Comparison) -> list[tuple[str, list[Picture]]]:
 def _bucket_pictures(
   results: Comparison, split: TestSet, by: str
 ) -> list[Picture]:
-  pictures = []
-  for system in results.leading():
-    title = plots.title_of(results, system)
-    text = f"{title} minus {results.baseline} by {by}, {split.name}."
-    figure = plots.by_fact(results, split, by=by, system=system)
-    pictures += _render(figure, text)
-  return pictures
+  return _render(
+    plots.by_fact(results, split, by=by, system=system)
+    for system in results.leading()
+  )
 
 
 def _inspected(
@@ -129,23 +117,24 @@ def _inspected(
     run.system: folder / run.folder / "look" for run in reversed(results.runs)
   }
   sentences = []
-  for index in range(1, attention_samples.SENTENCES + 1):
+  for index in range(1, measure.SAMPLES + 1):
     text, tree = "", list[Picture]()
     systems: list[tuple[str, str, list[Picture]]] = []
     for system, _ in results.ordered():
       name = system.name
-      path = folders.get(name, folder) / f"{index}.json"
+      path = folders.get(name, folder) / f"sentence_{index:04d}.json"
       if not path.is_file():
         continue
       content = json.loads(path.read_text(encoding="utf-8"))
       if not systems:
-        text, words = content["text"], " ".join(content["words"])
-        tree = _read(path, "tree", f"Dependency tree: {words}")
-      pictures = _read(path, "tree_read", f"The tree that {name} reads.")
+        text, tree = content["text"], _read(path, "tree", "The parser's tree")
+      pictures = _read(path, "tree_read", f"The tree that {name} reads")
       pictures += _read(
-        path, "tree_found", f"The parents that {name} predicts."
+        path,
+        "tree_found",
+        f"The parents that {name} predicts; relations label those of the parser",
       )
-      pictures += _read(path, "attention", f"Attention of {name}.")
+      pictures += _read(path, "attention", f"Attention of {name}")
       systems.append((name, content["translation"], pictures))
     if systems:
       sentences.append(InspectedSentence(text, tree, systems))
@@ -169,19 +158,32 @@ def mark_differences(hypothesis: str, reference: str) -> Markup:
   return Markup(space).join(parts)
 
 
-def _render(figure: Figure | None, text: str) -> list[Picture]:
-  """Converts a figure to a list with one picture; [] for None."""
-  return [_picture(attention_samples.as_svg(figure), text)] if figure else []
+def _render(figures: Iterable[Figure | None]) -> list[Picture]:
+  """Converts figures to reproducible SVGs, described by title and labels.
+
+  Text is outlined, so that it looks the same on machines with other fonts.
+  """
+  pictures = []
+  for figure in filter(None, figures):
+    content = io.BytesIO()
+    with matplotlib.rc_context({"svg.hashsalt": "jaxsyn"}):
+      metadata: dict[str, Any] = {"Date": None, "Creator": None}
+      figure.savefig(content, format="svg", metadata=metadata)
+    (axes,) = figure.axes
+    words = [axes.get_title("left"), axes.get_ylabel(), axes.get_xlabel()]
+    text = ", ".join(filter(None, words))
+    pictures.append(_picture(content.getvalue(), ".svg", text))
+  return pictures
 
 
 def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
-  """Returns a list with the SVG beside a sentence's JSON; [] if missing."""
-  path = path.with_suffix(f".{kind}.svg")
-  return [_picture(path.read_bytes(), text)] if path.is_file() else []
+  """Returns the figures of a kind next to a sentence's JSON."""
+  found = sorted(path.parent.glob(f"{path.stem}.{kind}.*"))
+  return [_picture(file.read_bytes(), file.suffix, text) for file in found]
 
 
-def _picture(svg: bytes, text: str) -> Picture:
-  """Converts an SVG to a data-URL image, so that element ids cannot clash."""
-  width = float(_WIDTH.findall(svg)[0]) * PIXELS_PER_POINT
-  content = base64.b64encode(svg).decode("ascii")
-  return Picture(f"data:image/svg+xml;base64,{content}", round(width), text)
+def _picture(content: bytes, suffix: str, text: str) -> Picture:
+  """Converts an image to a data URL, so that ids in SVGs cannot clash."""
+  kind = {".svg": "svg+xml", ".png": "png"}[suffix]
+  data = base64.b64encode(content).decode("ascii")
+  return Picture(f"data:image/{kind};base64,{data}", text)

@@ -7,7 +7,7 @@
     result.json          everything that a report needs; written last
     output.txt           output of the run's processes
   log.txt              log of the comparison
-  report.json report.html report.md report.tex
+  report.json report.html report.md
 
 Systems and seeds can be added later; existing ones cannot change.
 """
@@ -307,11 +307,4 @@ def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   if not path.is_file():
     return {"systems": {}}
-  remedy = "Use another --workdir."
-  record = workdir.read_record(path, remedy)
-  if record.get("format") != FORMAT:
-    raise InputError(
-      f"{path} has format {record.get('format')}; this version reads {FORMAT}. "
-      f"{remedy}"
-    )
-  return record
+  return run_result.read_document(path, FORMAT, "Use another --workdir.")

@@ -98,7 +98,7 @@ def curves(
   Returns:
     The figure; None if no run has this score.
   """
-  title = title_of(results, system, with_baseline=True)
+  title = _title(results, system, with_baseline=True)
   figure, axes = _panel(title, "updates", f"validation {name_of(metric)}")
   values: list[float] = []
   for run in results.runs:
@@ -127,7 +127,7 @@ def by_fact(
   """
   metric = results.metrics[0]
   figure, axes = _panel(
-    title_of(results, system),
+    _title(results, system),
     f"{by}; sentences",
     f"{heading(metric)} over {results.baseline}",
     grid="y",
@@ -160,7 +160,7 @@ def by_fact(
   return figure if _finish(axes, values, legend=len(lines) > 1) else None
 
 
-def title_of(
+def _title(
   results: Comparison, system: ComparedSystem, *, with_baseline: bool = False
 ) -> str:
   """Returns a figure title that names a system and its control systems."""

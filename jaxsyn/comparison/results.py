@@ -183,8 +183,8 @@ class ComparedBucket(Bucket):
 
   Attributes:
     scores: Scores; empty without sentences.
-    differences: Differences over seeds and sentences; empty if there are too
-      few sentences to resample.
+    differences: Differences under the first metric, over seeds and sentences;
+      empty if there are too few sentences to resample.
   """
 
   scores: tuple[Summary, ...]

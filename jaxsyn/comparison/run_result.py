@@ -177,6 +177,19 @@ def write(path: pathlib.Path, result: RunResult) -> None:
   workdir.write_record(path, dataclasses.asdict(result))
 
 
+def read_document(
+  path: pathlib.Path, version: int, remedy: str
+) -> dict[str, Any]:
+  """Reads a JSON file with checksum and format; see `read` for errors."""
+  document = workdir.read_record(path, remedy)
+  if document.get("format") != version:
+    raise InputError(
+      f"{path} has format {document.get('format')}; this version reads "
+      f"{version}. {remedy}"
+    )
+  return document
+
+
 def read(path: pathlib.Path, remedy: str = "Leave it out.") -> RunResult:
   """Reads the result of a run.
 
@@ -184,12 +197,7 @@ def read(path: pathlib.Path, remedy: str = "Leave it out.") -> RunResult:
     InputError: The file is missing, corrupt, or has another format; the message
       ends with the remedy.
   """
-  document = workdir.read_record(path, remedy)
-  if document.get("format") != FORMAT:
-    raise InputError(
-      f"{path} has format {document.get('format')}; this version reads "
-      f"{FORMAT}. {remedy}"
-    )
+  document = read_document(path, FORMAT, remedy)
   location = ConfigPath(str(path))
   result = from_config(RunResult, document, location, CHECKPOINT_MODE)
   for split, test in result.tests.items():
@@ -233,11 +241,13 @@ def check_comparable(
     InputError: Other test sets or signatures; a missing metric; runs of one
       system with other options or data.
   """
+  neutral = [name.removeprefix("config.") for name in neutral_options(Config)]
+  free = ("seed", *neutral)
   first_runs: dict[str, RunResult] = {}
   for run in runs:
     other = first_runs.setdefault(run.system, run)
     both = f"{other.name} and {run.name}"
-    if differences := _differences(other.config, run.config):
+    if differences := config_differences(other.config, run.config, free):
       listed = ", ".join(differences[:5])
       raise InputError(f"{both} have other configs: {listed}.")
     if other.data.hashes != run.data.hashes:
@@ -283,16 +293,21 @@ def _check_test(
       )
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-  """Describes the differences between two configs that affect results."""
-  free = {name.removeprefix("config.") for name in neutral_options(Config)}
-  free.add("seed")
+def config_differences(
+  one: Mapping[str, Any], other: Mapping[str, Any], free: Collection[str]
+) -> list[str]:
+  """Describes the options in which two configs in JSON differ.
+
+  Args:
+    one, other: The configs.
+    free: Dotted names of options and sections that may differ.
+  """
   was, now = flat(one), flat(other)
   return [
     f"{name} is {was.get(name)!r} and {now.get(name)!r}"
     for name in sorted(was | now)
     if was.get(name) != now.get(name)
-    and not any(f"{name}.".startswith(f"{one}.") for one in free)
+    and not any(f"{name}.".startswith(f"{section}.") for section in free)
   ]
 
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 import jaxsyn
 from jaxsyn.comparison.planned_jobs import TrainingJob
@@ -28,9 +28,7 @@ from jaxsyn.utils.progress import span
 MAX_STARTS = 3  # of a process that is killed each time before it progresses
 POLL_SECONDS = 0.1  # between checks of the processes
 LOG_SECONDS = 1.0  # between checks of the runs' logs
-# Until a line about a run without news, before and after its first validation.
-STATUS_SECONDS = 30.0
-LATER_STATUS_SECONDS = 60.0
+STATUS_SECONDS = 60.0  # until a line about a run without news
 
 Command = Callable[[TrainingJob], Sequence[str]]
 Slot = Mapping[str, str]  # environment variables of one process at a time
@@ -39,14 +37,13 @@ Slot = Mapping[str, str]  # environment variables of one process at a time
 class ProgressLog:
   """Log of a comparison: lines with times, printed and added to log.txt."""
 
-  def __init__(self, folder: pathlib.Path, stream: TextIO | None = None):
+  def __init__(self, folder: pathlib.Path):
     self._file = (folder / "log.txt").open("a", encoding="utf-8")
-    self._streams = (self._file, stream or sys.stdout)
 
   def write(self, text: str) -> None:
     """Prints a line with the time, and adds it to log.txt."""
     line = f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {text}"
-    for stream in self._streams:
+    for stream in (self._file, sys.stdout):
       print(line, file=stream, flush=True)
 
   def close(self) -> None:
@@ -64,7 +61,6 @@ class JobState:
     line_time: Time of the last line about the run.
     process: Running process, or None.
     slot: Slot of the running process.
-    is_stopping: Whether the process has received SIGTERM.
   """
 
   starts: int = 0
@@ -73,7 +69,6 @@ class JobState:
   line_time: float = 0.0
   process: subprocess.Popen[bytes] | None = None
   slot: Slot = dataclasses.field(default_factory=dict)
-  is_stopping: bool = False
 
 
 class RunnerResult(NamedTuple):
@@ -114,19 +109,19 @@ class JobRunner:
     self._began, self._left = time.monotonic(), len(waiting)
     if finished := total - len(waiting):
       self._log.write(f"{finished} of {total} runs are finished already")
-    next_report = 0.0
+    next_report, is_stopping = 0.0, False
     with StopSignals() as signals:
       try:
         while (waiting and not signals.name) or self._running():
           while self._free_slots and waiting and not signals.name:
             self._start(waiting.pop(0), self._free_slots.pop(0))
           waiting = self._handle_ended(signals) + waiting
-          if signals.name:
+          if signals.name and not is_stopping:
+            is_stopping = True
             self._stop(signals.name)
           if time.monotonic() >= next_report:
             for job in self._running():
-              self._report_validations(job)
-              self._report_status(job)
+              self._report(job)
             next_report = time.monotonic() + LOG_SECONDS
           time.sleep(POLL_SECONDS)
       finally:  # after a second signal or an error, no process is left
@@ -181,7 +176,7 @@ class JobRunner:
       if job.finished:
         self._finished += 1
         self._left -= 1
-        self._report_validations(job)
+        self._report(job)
         facts = job.read_result().facts
         self._write(
           job,
@@ -209,15 +204,13 @@ class JobRunner:
     return f"; {self._left} {runs} left, about {span(seconds)}"
 
   def _stop(self, name: str) -> None:
-    """Sends SIGTERM to the running jobs that have not received it yet."""
+    """Sends SIGTERM to the running jobs."""
     for job, process in self._running().items():
-      if not self._states[job].is_stopping:
-        self._states[job].is_stopping = True
-        self._log.write(f"{name}: {job.name} saves and stops")
-        process.send_signal(signal.SIGTERM)
+      self._log.write(f"{name}: {job.name} saves and stops")
+      process.send_signal(signal.SIGTERM)
 
-  def _report_validations(self, job: TrainingJob) -> None:
-    """Logs each new validation of a run."""
+  def _report(self, job: TrainingJob) -> None:
+    """Logs new validations of a run; without news, its last line of output."""
     state, train = self._states[job], job.config.train
     for record in job.validations():
       if record["step"] > state.reported:
@@ -228,16 +221,10 @@ class JobRunner:
           f"step {record['step']}/{train.steps}, validation {score}, "
           f"{record['minutes']:.1f} minutes",
         )
-
-  def _report_status(self, job: TrainingJob) -> None:
-    """Logs a run's last output line if the log has no recent line about it."""
-    state = self._states[job]
-    interval = LATER_STATUS_SECONDS if state.reported else STATUS_SECONDS
-    if time.monotonic() - state.line_time < interval:
-      return
-    state.line_time = time.monotonic()
-    if text := job.last_output(1):
-      self._write(job, text)
+    if time.monotonic() - state.line_time >= STATUS_SECONDS:
+      state.line_time = time.monotonic()
+      if text := job.last_output(1):
+        self._write(job, text)
 
 
 def watch_parent() -> None:

@@ -1,4 +1,4 @@
-"""Draws attention maps and modifier outputs as grids of matrices.
+"""Draws attention maps, modifier outputs and learning curves.
 
 Figures are created without pyplot, which needs a display and has global state.
 Save one with `figure.savefig`, or show it in a notebook. All sizes are in inches.
@@ -21,6 +21,9 @@ from matplotlib.colors import Normalize, PowerNorm, TwoSlopeNorm
 from matplotlib.figure import Figure
 
 from jaxsyn.inspection.maps import Map
+from jaxsyn.storage import files
+from jaxsyn.storage.remote import PathLike
+from jaxsyn.training import log
 
 LETTER = 0.085  # approximate width of a letter at 10 points
 CELL = 0.21  # maximum width of a row or column
@@ -120,7 +123,7 @@ def matrices(
   height = down * (below + max(0.6, cell * rows) + 0.35) + 0.22 * len(lines)
   figure = Figure((width, height), dpi=110, layout="constrained")
   figure.suptitle(
-    "\n".join(lines), size=11, family=families([heading]), parse_math=False
+    "\n".join(lines), size=11, family=_families([heading]), parse_math=False
   )
   grid = figure.subplots(down, across, squeeze=False)
   for axes in grid.flat[len(panels) :]:
@@ -132,15 +135,36 @@ def matrices(
     axes.set(facecolor="0.85")
     labels = [_short(label) for label in (*panel.rows, *panel.columns)]
     text: dict[str, Any] = {
-      "family": families(labels), "size": font_size, "parse_math": False
+      "family": _families(labels), "size": font_size, "parse_math": False
     }  # fmt: skip
     Q, M = panel.weight_QM.shape
     axes.set_yticks(range(0, Q, step), labels[:Q:step], **text)
     axes.set_xticks(range(0, M, step), labels[Q::step], rotation=90, **text)
     axes.tick_params(length=0, pad=2)
-    text |= {"family": families([panel.title]), "size": 9}
+    text |= {"family": _families([panel.title]), "size": 9}
     axes.set_title(panel.title, pad=4, **text)
   figure.colorbar(image, ax=grid, shrink=min(1.0, 2.0 / height))
+  return figure
+
+
+def learning_curve(run: PathLike, metric: str = "bleu") -> Figure:
+  """Draws the training and validation loss, and a validation metric.
+
+  Args:
+    run: Run directory, which need not exist.
+    metric: Metric of config.train.selection.
+  """
+  records, _ = log.records(files.path_of(run))
+  figure = Figure((8, 2.6), layout="constrained")
+  left, right = figure.subplots(1, 2)
+  curves = [(left, "loss", kind) for kind in log.KINDS]
+  for axes, name, kind in (*curves, (right, metric, "validation")):
+    points = [r for r in records if r["kind"] == kind and name in r]
+    steps = [record["step"] for record in points]
+    values = [record[name] for record in points]
+    axes.plot(steps, values, marker=".", label=kind)
+    axes.set(xlabel="updates", title=name)
+    axes.legend(frameon=False)
   return figure
 
 
@@ -164,10 +188,10 @@ def _short(label: str) -> str:
 
 
 def _label_width(labels: Iterable[str]) -> float:
-  return LETTER * max(letters(_short(label)) for label in labels) + 0.2
+  return LETTER * max(_letters(_short(label)) for label in labels) + 0.2
 
 
-def letters(text: str) -> float:
+def _letters(text: str) -> float:
   """Returns the width of a text, in units of an average letter."""
   widths = {"W": 1.8, "F": 1.8}
   return sum(
@@ -177,7 +201,7 @@ def letters(text: str) -> float:
   )
 
 
-def families(texts: Iterable[str]) -> list[str]:
+def _families(texts: Iterable[str]) -> list[str]:
   """Returns font families that together cover all characters of the texts.
 
   The default font is first, then installed fonts with missing characters. A

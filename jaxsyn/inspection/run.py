@@ -46,8 +46,8 @@ summary { margin: 0.5em 0 }</style>
 <a href="{{ name }}">{{ name }}</a>
 {% endfor %}
 </p>
-{% for name in sentence.names if name.endswith(".png") %}
-<img loading="lazy" src="{{ name }}" alt="{{ name }}">
+{% for name in sentence.names if not name.endswith(".json") %}
+<p>{{ name }}<img loading="lazy" src="{{ name }}" alt="{{ name }}">
 {% endfor %}
 </details>
 {% endfor %}
@@ -177,18 +177,18 @@ def write(
       attention=tuple(m for m in seen.attention if m.layer in layers),
       weightings=tuple(m for m in seen.weightings if m.layer in layers),
     )
-  heading, translation = f"sentence {index}", seen.translation
-  figures = arcs.trees(seen, f"{heading}: ", translation)
-  for shown in (*seen.attention, *seen.weightings):
-    figures[_figure_name(shown)] = pictures.picture(shown, heading)
   prefix = f"sentence_{index:04d}"
-  document = folder / f"{prefix}.json"
-  document.write_text(to_json(seen, index), encoding="utf-8")
-  names = [document.name]
-  for name, figure in figures.items():
-    names.append(f"{prefix}.{name}.png")
+  texts = {f"{prefix}.json": to_json(seen, index)}
+  for name, tree in arcs.trees(seen).items():
+    texts[f"{prefix}.{name}.svg"] = tree
+  for name, text in texts.items():
+    (folder / name).write_text(text, encoding="utf-8")
+  names = [*texts]
+  for shown in (*seen.attention, *seen.weightings):
+    figure = pictures.picture(shown, f"sentence {index}")
+    names.append(f"{prefix}.{_figure_name(shown)}.png")
     figure.savefig(folder / names[-1])
-  return IndexEntry(index, seen.source.text, translation, names)
+  return IndexEntry(index, seen.source.text, seen.translation, names)
 
 
 def _figure_name(shown: Map) -> str:

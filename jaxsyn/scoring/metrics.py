@@ -3,7 +3,7 @@
 A metric is a class that scores sums of statistics and returns its scorer
 (`jaxsyn.scoring.scorers`), and one line of METRICS.
 
-Letters: I statistic of a sentence; J sum of statistics; X n-gram order.
+Letters: I statistic of a sentence; J sum of statistics.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SacreBleuMetric(Metric):
     return float(self.formula._compute_score_from_stats(sum_I).score)
 
   def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    return np.array([self.score(row) for row in sum_JI], np.float64)
+    return _scores(self.formula, sum_JI)
 
   def _measured_by(
     self,
@@ -81,6 +81,7 @@ class Bleu(SacreBleuMetric):
   title = "BLEU"
   of_words = True
   formula = sacrebleu.BLEU()
+  of_sentence: ClassVar[Any] = sacrebleu.BLEU(effective_order=True)
   unsmoothed: ClassVar[Any] = sacrebleu.BLEU(smooth_method="none")
 
   def scorer(self, references: References) -> Scorer:
@@ -89,11 +90,8 @@ class Bleu(SacreBleuMetric):
     )
     return self._measured_by(bleu, references)
 
-  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    return _bleu_scores(sum_JI)
-
   def sentence_scores(self, statistic_BI: np.ndarray) -> np.ndarray:
-    return _bleu_scores(statistic_BI, effective_order=True)
+    return _scores(self.of_sentence, statistic_BI)
 
   def ranking_score(self, sum_I: np.ndarray) -> float:
     # Smoothed BLEU of translations without a single right 4-gram is a number
@@ -113,9 +111,6 @@ class ChrF(SacreBleuMetric):
       lowercase=references.lowercase, references=references.lines
     )
     return self._measured_by(chrf, references)
-
-  def scores(self, sum_JI: np.ndarray) -> np.ndarray:
-    return _chrf_scores(sum_JI).astype(np.float64)
 
 
 class Ter(SacreBleuMetric):
@@ -144,6 +139,12 @@ class Ter(SacreBleuMetric):
     ter = sacrebleu.TER(references=[list(map(cut, each)) for each in lines])
     signature = bleu_of(tokenizer).tokenizer_signature
     return self._measured_by(ter, references, cut, tok=signature)
+
+
+def _scores(formula: Any, sum_JI: np.ndarray) -> np.ndarray:
+  """Returns the scores of one of sacreBLEU's metrics, one per row."""
+  scores = [formula._compute_score_from_stats(row).score for row in sum_JI]
+  return np.array(scores, np.float64)
 
 
 class Exact(Metric):
@@ -190,78 +191,6 @@ def of_likelihoods(sum_B: np.ndarray, subwords_B: np.ndarray) -> Measured:
   signature = "nrefs:1|unit:nats per subword"
   scorer = Scorer(Likelihood(), len(sum_B), signature)
   return Measured(scorer, np.stack([sum_B, subwords_B], axis=1))
-
-
-def _bleu_scores(
-  sum_JI: np.ndarray, *, effective_order: bool = False
-) -> np.ndarray:
-  """Returns sacreBLEU's BLEU scores, one per row of summed n-gram counts.
-
-  Divides in the type of the sums, as sacreBLEU does.
-
-  Args:
-    sum_JI: Length of the translation and of the reference, matching n-grams of
-      each order, all n-grams of each order.
-    effective_order: Whether orders without n-grams are left out.
-  """
-  system_J, reference_J = sum_JI[:, :2].astype(np.int64).T
-  right_JX, total_JX = np.split(sum_JI[:, 2:], 2, axis=1)
-  known_JX = np.logical_and.accumulate(total_JX > 0, axis=1)
-  wrong_JX = known_JX & (right_JX == 0)
-  hundred = sum_JI.dtype.type(100)
-  smoothing_JX = 2.0 ** np.cumsum(wrong_JX, axis=1)
-  divisor_JX = np.where(
-    wrong_JX, smoothing_JX.astype(sum_JI.dtype) * total_JX, total_JX
-  )
-  precision_JX = np.divide(
-    np.where(wrong_JX, hundred, hundred * right_JX),
-    divisor_JX,
-    out=np.zeros_like(divisor_JX),
-    where=known_JX,
-  ).astype(np.float64)
-  log_JX = np.full(precision_JX.shape, -9999999999.0)  # sacreBLEU's log of 0
-  np.log(precision_JX, out=log_JX, where=precision_JX > 0)
-  orders_J = np.full(len(sum_JI), log_JX.shape[1])
-  if effective_order:
-    orders_J = np.maximum(1, known_JX.sum(axis=1))
-    log_JX = np.where(known_JX, log_JX, 0.0)
-  ratio_J = reference_J / np.maximum(1, system_J)
-  penalty_J = np.where(
-    system_J < reference_J,
-    np.where(system_J > 0, np.exp(np.minimum(0.0, 1 - ratio_J)), 0.0),
-    1.0,
-  )
-  score_J = penalty_J * np.exp(log_JX.sum(axis=1) / orders_J)
-  return np.where(right_JX.any(axis=1), score_J, 0.0)
-
-
-def _chrf_scores(sum_JI: np.ndarray) -> np.ndarray:
-  """Returns sacreBLEU's chrF2 scores, one per row of summed n-gram counts.
-
-  Args:
-    sum_JI: Number of n-grams of the translation, of the reference, and of both,
-      for each order in turn.
-  """
-  counts = sum_JI.reshape(len(sum_JI), -1, 3)
-  system_JX, reference_JX, both_JX = np.moveaxis(counts, 2, 0)
-  known_JX = (system_JX > 0) & (reference_JX > 0)
-  orders_J = np.maximum(1, known_JX.sum(axis=1)).astype(sum_JI.dtype)
-
-  def mean_fraction(total_JX: np.ndarray) -> np.ndarray:
-    zero_JX = np.zeros(total_JX.shape, sum_JI.dtype)
-    fraction_JX = np.divide(both_JX, total_JX, out=zero_JX, where=known_JX)
-    total_J: np.ndarray = fraction_JX.sum(axis=1)
-    return total_J / orders_J
-
-  precision_J, recall_J = mean_fraction(system_JX), mean_fraction(reference_JX)
-  factor = sum_JI.dtype.type(sacrebleu.CHRF.BETA**2)
-  one, hundred = sum_JI.dtype.type(1), sum_JI.dtype.type(100)
-  product_J = (one + factor) * precision_J * recall_J
-  divisor_J = factor * precision_J + recall_J
-  zero_J = np.zeros_like(divisor_J)
-  return hundred * np.divide(
-    product_J, divisor_J, out=zero_J, where=divisor_J > 0
-  )
 
 
 METRICS: Registry[Metric] = Registry(

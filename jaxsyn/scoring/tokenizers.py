@@ -11,7 +11,7 @@ import itertools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import sacrebleu
 
@@ -22,40 +22,24 @@ from jaxsyn.errors import InputError, did_you_mean
 EXTRAS = {"ja-mecab": "ja", "ko-mecab": "ko"}
 # Tokenizers that need spaces between words.
 OF_BLANKS = ("13a", "intl", "none")
-
-
-class Language(NamedTuple):
-  """Language for which tokenizers other than "13a" are better, and its names.
-
-  Attributes:
-    tokenizers: Suitable tokenizers; the first that is installed is used.
-    names: Codes of ISO 639-2 and 639-3, and English names.
-    scripts: Codes of ISO 15924. They take precedence over the language.
-  """
-
-  tokenizers: tuple[str, ...]
-  names: str
-  scripts: str = ""
-
-
-# Scripts without spaces that have no tokenizer are split into characters.
+# Language -> tokenizers that suit it better than "13a"; the first that is installed
+# is used. Scripts without spaces that have no tokenizer are split into characters.
 LANGUAGES = {
-  "zh": Language(
-    ("zh",),
-    "zho chi cmn yue wuu hak gan hsn lzh cn chinese mandarin cantonese",
-    "hans hant hani bopo",
-  ),
-  "ja": Language(
-    ("ja-mecab", "char"), "jpn jp japanese", "jpan hira kana hrkt"
-  ),
-  "ko": Language(("ko-mecab", "char"), "kor korean", "kore hang"),
-  "th": Language(("char",), "tha thai", "thai"),
-  "km": Language(("char",), "khm khmer", "khmr"),
-  "lo": Language(("char",), "lao laotian", "laoo"),
-  "my": Language(("char",), "mya bur burmese", "mymr"),
-  "shn": Language(("char",), "shan"),
-  "bo": Language(("char",), "bod tib tibetan", "tibt"),
-  "dz": Language(("char",), "dzo dzongkha"),
+  "zh": ("zh",),
+  "ja": ("ja-mecab", "char"),
+  "ko": ("ko-mecab", "char"),
+  **dict.fromkeys(("th", "km", "lo", "my", "shn", "bo", "dz"), ("char",)),
+}
+# Other codes and names of these languages, besides those of ISO 639-3.
+ALIASES = {
+  **dict.fromkeys(("cn", "cmn", "yue", "wuu", "hak", "gan", "hsn"), "zh"),
+  **dict.fromkeys(("nan", "lzh", "chi", "chinese"), "zh"),
+  **dict.fromkeys(("jp", "japanese"), "ja"),
+  "korean": "ko",
+  "thai": "th",
+  "bur": "my",
+  "burmese": "my",
+  "tib": "bo",
 }
 # Prefixes of Unicode names of letters, in scripts without spaces between words.
 _UNSPACED = (
@@ -75,8 +59,8 @@ def default(language: str) -> str:
 
   Args:
     language: Code of ISO 639 ("ja", "jpn"), with or without script and region
-      ("zh-CN", "zh_hans", "jpn_Jpan"), or an English name; "" and languages that
-      need no other tokenizer have "13a".
+      ("zh-CN", "jpn_Jpan"); "" and languages that need no other tokenizer have
+      "13a".
   """
   for name in _suitable(language):
     try:
@@ -106,9 +90,8 @@ def summary(language: str) -> str:
 
 
 def is_known(language: str) -> bool:
-  """Returns whether a text is a language code or a name in LANGUAGES."""
-  first, *_ = _parts(language)
-  return short(first) in TWO_LETTER_CODES or bool(_suitable(language))
+  """Returns whether a text is a language code or one of ALIASES."""
+  return short(language) in TWO_LETTER_CODES or bool(_suitable(language))
 
 
 def resolved(tokenizer: str, language: str) -> str:
@@ -173,21 +156,9 @@ def _install(tokenizer: str) -> str:
   return f"pip install -e '.[{EXTRAS[tokenizer]}]'"
 
 
-def _parts(language: str) -> list[str]:
-  """Splits a language code into language, script and region."""
-  return re.split(r"[-_@. ]+", language.strip().lower())
-
-
 def _suitable(language: str) -> tuple[str, ...]:
   """Returns tokenizers that suit a language better than "13a", best first."""
-  first, *other_parts = _parts(language)
-  for script in other_parts:
-    for known in LANGUAGES.values():
-      if script in known.scripts.split():
-        return known.tokenizers
-    if len(script) == 4 and script.isalpha():  # with spaces: Latn, Cyrl
-      return ()
-  for code, known in LANGUAGES.items():
-    if first in (code, *known.names.split()):
-      return known.tokenizers
-  return ()
+  first, *others = re.split(r"[-_@. ]+", language.strip().lower())
+  if "latn" in others:  # romanized, with spaces
+    return ()
+  return LANGUAGES.get(ALIASES.get(first, short(first)), ())

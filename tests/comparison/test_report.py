@@ -1,15 +1,12 @@
-"""The report as JSON, text, Markdown, LaTeX and HTML, and its figures."""
+"""The report as JSON, text, Markdown and HTML, and its figures."""
 
 import base64
 import dataclasses
-import itertools
 import json
 import re
 import shutil
 import subprocess
-import xml.etree.ElementTree
 
-import numpy as np
 import pytest
 import toy_folders
 from markupsafe import Markup
@@ -17,7 +14,7 @@ from models_under_test import config_of
 from results_made import made
 
 from jaxsyn.comparison import (
-  attention_samples,
+  measure,
   notes,
   page,
   plots,
@@ -30,7 +27,6 @@ from jaxsyn.configs import systems
 from jaxsyn.data.sentence.text import read_lines
 from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
-from jaxsyn.inspection import pictures
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Runs in the browser after the layout.
@@ -191,7 +187,6 @@ def test_published_scores_have_a_column():
   assert "published BLEU, nc11 test" in text
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
   assert "not trained here: Moses: BLEU nc11 test 16.35." in text
-  assert r"& \textcolor{gray}{23.2} \\" in report.latex(content)
 
 
 def test_the_interval_of_one_seed_is_over_sentences(tmp_path):
@@ -273,28 +268,6 @@ def test_a_markdown_paragraph_starts_no_block():
     assert f"\n\n{start}" not in report.markdown(made(runs=(noted,)))
 
 
-@pytest.mark.parametrize("name", [*HOSTILE, "[2ex]up", "*", "50% {of} #1 ^~"])
-def test_latex_shows_names_unchanged(name):
-  first, *below = report.latex(renamed(name)).splitlines()
-  assert first.startswith("% ") and below[0] == r"\begin{table}"
-  plain = re.sub(r"\\[&%$#_{}]", "", "\n".join(below))
-  plain, formulas = re.subn(r"\$[^$\n]*\$", "", plain)
-  assert formulas and not set("$%#~^_\x00") & set(plain)
-  depth = 0
-  for character in plain:
-    depth += {"{": 1, "}": -1}.get(character, 0)
-    assert depth >= 0
-  assert depth == 0
-  text = report.latex(made())
-  assert r"\quad pascal\_random\_tree & 2 & 29.50 $\pm$ 0.50$^\ddagger$" in text
-  assert r"\textbf{31.50 $\pm$ 0.50$^\dagger$} \\" in text
-  rows = [line for line in below if line.endswith(r"\\")]
-  assert len(rows) == 3 and all(row.count(" & ") == 2 for row in rows)
-  for before, after in itertools.pairwise(below):
-    # No star or option follows \\ or a rule.
-    assert not (before.endswith((r"\\", "rule")) and after[:1] in "[*")
-
-
 @pytest.fixture(scope="module")
 def content(tmp_path_factory):
   return page.html(made(), tmp_path_factory.mktemp("page"))
@@ -330,16 +303,17 @@ def test_page_has_the_tables_and_notes_of_the_report(content, tmp_path):
 def test_page_has_attention_samples(content, tmp_path):
   assert 'id="attention"' not in content
   sample = tmp_path / "transformer" / "seed_0" / "look"
-  attention_samples.write([], sample)
-  seen = {"text": "a & b", "words": ["a", "&", "b"], "translation": "x > y"}
-  (sample / "2.json").write_text(json.dumps(seen))
-  panel = pictures.Panel("head 0", "ab", "ab", np.eye(2))
-  svg = attention_samples.as_svg(pictures.matrices([panel]))
-  (sample / "2.attention.svg").write_bytes(svg)
+  sample.mkdir(parents=True)
+  seen = {"text": "a & b", "translation": "x > y"}
+  (sample / "sentence_0002.json").write_text(json.dumps(seen))
+  (sample / "sentence_0002.tree.svg").write_bytes(b"a tree")
+  (sample / "sentence_0002.attention.encoder_0.png").write_bytes(b"a map")
   content = page.html(made(), tmp_path)
   assert "<summary>a &amp; b</summary>" in content
   assert "<b>transformer</b> <span>→ x &gt; y</span>" in content
-  assert base64.b64encode(svg).decode() in content
+  for kind, file in (("svg+xml", b"a tree"), ("png", b"a map")):
+    data = base64.b64encode(file).decode()
+    assert content.count(f"data:image/{kind};base64,{data}") == 1
 
 
 @pytest.mark.parametrize(
@@ -409,40 +383,17 @@ def test_figure_of_buckets_has_no_point_for_few_sentences():
 
 
 def test_samples_attention_of_sentences_by_length(prepared, tmp_path):
-  chosen = attention_samples.sample(str(prepared), "test")
+  chosen = measure.sample(str(prepared), "test")
   lines = read_lines(
     manifests.sentence_file(prepared, "text", "test", "source")
   )
   rows = [lines.index(parse.text) for parse in chosen]
-  assert len(rows) == attention_samples.SENTENCES
+  assert len(rows) == measure.SAMPLES
   assert rows == sorted(set(rows))
   for parse in chosen:
     assert parse.parsed and 7 <= len(parse.head_W) <= 13
   manifests.write(tmp_path, toy_folders.manifest_of(tmp_path, sides=[]))
-  assert attention_samples.sample(str(tmp_path), "test") == []  # no trees
-
-
-def test_replaces_old_attention_samples(tmp_path):
-  (tmp_path / "look").mkdir()
-  (tmp_path / "look" / "1.json").write_text("old")
-  attention_samples.write([], tmp_path / "look")
-  assert [path.name for path in tmp_path.rglob("*")] == ["look"]
-
-
-def test_svg_is_reproducible_and_small():
-  weight_QM = np.random.default_rng(0).dirichlet(np.ones(9), 9)
-  labels = [f"w{i}" for i in range(9)]
-
-  def drawn():
-    panel = pictures.Panel("head 0", labels, labels, weight_QM)
-    return attention_samples.as_svg(pictures.matrices([panel]))
-
-  svg = drawn()
-  assert svg == drawn()
-  root = xml.etree.ElementTree.fromstring(svg)
-  images = [e for e in root.iter() if e.tag.endswith("}image")]
-  assert len(images) == 2  # the matrix and its color scale
-  assert len(svg) < 60_000
+  assert measure.sample(str(tmp_path), "test") == []  # no trees
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="Chromium is not installed")

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import io
 import json
 import os
 import pathlib
@@ -63,7 +62,7 @@ def finish(): shutil.copytree({str(model.run)!r}, run, dirs_exist_ok=True)
     def command(job):
       return [sys.executable, "-S", "-c", start + code, str(job.run)]
 
-    with contextlib.closing(ProgressLog(tmp_path, io.StringIO())) as log:
+    with contextlib.closing(ProgressLog(tmp_path)) as log:
       ended = JobRunner(jobs, command, log, slots).run()
     return ended, (tmp_path / "log.txt").read_text()
 

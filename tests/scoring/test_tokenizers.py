@@ -37,12 +37,12 @@ PARTLY = {  # with other words
   [
     (("", "de", "en", "cs", "qaa", "vi", "jv", "kr"), "13a"),
     (("ja", "JA", "ja-JP", "ja_JP.UTF-8", "jpn", "jpn_Jpan"), JAPANESE),
-    (("Japanese", " japanese "), JAPANESE),
+    ((" Japanese ", "jp"), JAPANESE),
     (("zh", "zh-CN", "zh_hans", "zh-Hant-TW", "zho_Hant", "cmn"), "zh"),
     (("yue_Hant", "Chinese", "nan-Hant"), "zh"),
     (("th", "tha_Thai", "km", "khm", "lo", "my", "mya_Mymr", "bo"), "char"),
     # In scripts with spaces.
-    (("ja-Latn", "zh-Latn-pinyin", "srp_Cyrl"), "13a"),
+    (("ja-Latn", "jpn_Latn", "zh-Latn-pinyin", "srp_Cyrl"), "13a"),
   ],
 )
 def test_default_tokenizer_of_a_language(languages, expected):
