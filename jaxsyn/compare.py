@@ -10,7 +10,7 @@ jaxsyn compare --results runs/cmp results/other --workdir report
 The first system is the baseline. Run k of every system has config.seed = k and so
 the same batches in the same order. The same command resumes after an
 interruption, adds --systems and --seeds, and otherwise writes the report again:
-report.html, .json and .md in --workdir (`jaxsyn.comparison.planned_jobs`
+report.html, .json, .md and .tex in --workdir (`jaxsyn.comparison.planned_jobs`
 lists all files). Runs are tested over sentences against the baseline run with
 their seed (--significance), and systems over seeds and sentences
 (`jaxsyn.comparison.hierarchical`).
@@ -159,7 +159,7 @@ def run(
       _write(folder, compared)
       if other_jobs := planned_jobs.other_jobs(folder, jobs):
         log.write(f"not in this report: {', '.join(other_jobs)}")
-      log.write(f"wrote {folder / 'report.html'}, and .json, .md")
+      log.write(f"wrote {folder / 'report.html'}, and .json, .md, .tex")
   return CompareOutcome("", compared)
 
 
@@ -291,6 +291,7 @@ def _write(folder: pathlib.Path, compared: results.Comparison) -> None:
     (results.FILE, results.to_json(compared)),
     ("report.html", page.html(compared, folder)),
     ("report.md", report.markdown(compared)),
+    ("report.tex", report.latex(compared)),
   ):
     files.write_text(folder / name, content.rstrip("\n") + "\n")
 
@@ -312,7 +313,7 @@ def _main(values: flags.FlagValues) -> None:
       values.results, folder, systems, settings=settings, inference=inference
     )
     print(report.as_text(compared))
-    print(f"wrote {folder}/report.html, and .json, .md")
+    print(f"wrote {folder}/report.html, and .json, .md, .tex")
     return
   logging.set_verbosity(logging.WARNING)
   named, ablation = named_systems.read(values)

@@ -7,7 +7,7 @@
     result.json          everything that a report needs; written last
     output.txt           output of the run's processes
   log.txt              log of the comparison
-  report.json report.html report.md
+  report.json report.html report.md report.tex
 
 Systems and seeds can be added later; existing ones cannot change.
 """

@@ -1,15 +1,31 @@
-"""Renders the tables and sentences of a report as text and Markdown."""
+"""Renders the tables and sentences of a report as text, Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from jaxsyn.comparison import notes, tables
 from jaxsyn.comparison.results import Comparison
 from jaxsyn.comparison.tables import Table
 from jaxsyn.scoring.metrics import heading
-from jaxsyn.scoring.tables import aligned
+from jaxsyn.scoring.tables import Rows, aligned
 
+_TEX = {
+  **{c: "\\" + c for c in "&%$#_{}"},
+  # After \\ these would be its star and its optional argument.
+  **{c: f"{{{c}}}" for c in "[]*"},
+  "\\": r"\textbackslash{}",
+  "~": r"\textasciitilde{}",
+  "<": "$<$",
+  ">": "$>$",
+  "|": r"\textbar\allowbreak{}",
+  "^": r"\textasciicircum{}",
+  "±": r"$\pm$",
+  "↓": r"$\downarrow$",
+  "†": r"$^\dagger$",
+  "‡": r"$^\ddagger$",
+}
 # Characters with a meaning in (GitHub's) Markdown, anywhere and at the beginning
 # of a paragraph.
 _MARKUP = re.compile(
@@ -21,11 +37,7 @@ _BLOCK_START = re.compile(r"^(\d*)([.)#>+=-])")
 
 def as_text(results: Comparison) -> str:
   """Returns the scores with notes and conclusions, for a terminal."""
-  table = tables.scores(results)
-  rows = [table.head]
-  for name, *cells in table.rows:
-    indent = "  " if name.style == "control" else ""
-    rows.append([indent + name.text, *(cell.text for cell in cells)])
+  rows = _rows(tables.scores(results), str, control="  {}")
   parts = [aligned(rows), *notes.of_scores(results)]
   return "\n\n".join([*parts, *notes.conclusions(results)])
 
@@ -51,12 +63,57 @@ def markdown(results: Comparison) -> str:
   return "\n\n".join(parts)
 
 
-def _markdown_table(table: Table) -> str:
-  styles = {"best": "**{}**", "control": "&nbsp;&nbsp;{}"}
-  rows = [[_cell_text(text) for text in table.head]]
+def latex(results: Comparison) -> str:
+  """Returns report.tex: the table of scores, which requires booktabs.
+
+  Published scores are gray if xcolor is loaded.
+  """
+  head, *body = _rows(
+    tables.scores(results),
+    _latex_text,
+    best=r"\textbf{{{}}}",
+    published=r"\textcolor{{gray}}{{{}}}",
+    control=r"\quad {}",
+  )
+  title = notes.title(results)
+  texts = [f"{title.rstrip('.')}.", *notes.of_scores(results), notes.BOLD]
+  lines = [f"% {_one_line(title)}; needs \\usepackage{{booktabs}}."]
+  if tables.published_tasks(results):  # without xcolor, they are black
+    lines.append(r"\providecommand{\textcolor}[2]{#2}")
+  lines += [
+    r"\begin{table}",
+    r"\centering",
+    r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
+    r"\toprule",
+    " & ".join(head) + r" \\",
+    r"\midrule",
+    *(" & ".join(row) + r" \\" for row in body),
+    r"\bottomrule",
+    r"\end{tabular}",
+    rf"\caption{{{_latex_text(' '.join(texts))}}}",
+    r"\label{tab:comparison}",
+    r"\end{table}",
+  ]
+  return "\n".join(lines)
+
+
+def _rows(table: Table, escape: Callable[[str], str], **styles: str) -> Rows:
+  """Returns the rows of a table, starting with the header.
+
+  Args:
+    table: The table.
+    escape: Function that escapes a text.
+    **styles: Format of the text of cells with a style.
+  """
+  rows = [[escape(text) for text in table.head]]
   for row in table.rows:
-    texts = [(styles.get(c.style, "{}"), _cell_text(c.text)) for c in row]
-    rows.append([style.format(text) if text else "" for style, text in texts])
+    cells = [(styles.get(cell.style, "{}"), escape(cell.text)) for cell in row]
+    rows.append([style.format(text) if text else "" for style, text in cells])
+  return rows
+
+
+def _markdown_table(table: Table) -> str:
+  rows = _rows(table, _cell_text, best="**{}**", control="&nbsp;&nbsp;{}")
   head, *body = ["| " + " | ".join(row) + " |" for row in rows]
   numbers = len(table.head) - table.words
   rule = "|" + "---|" * table.words + "---:|" * numbers
@@ -77,6 +134,10 @@ def _escape_markup(text: str) -> str:
   return _MARKUP.sub(
     lambda match: _ENTITIES.get(match[0], "\\" + match[0]), _one_line(text)
   )
+
+
+def _latex_text(text: str) -> str:
+  return "".join(_TEX.get(letter, letter) for letter in _one_line(text))
 
 
 def _one_line(text: str) -> str:

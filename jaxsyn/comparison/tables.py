@@ -1,4 +1,4 @@
-"""Tables of a report, rendered as text, Markdown and HTML.
+"""Tables of a report, rendered as text, Markdown, LaTeX and HTML.
 
 They are made from `jaxsyn.comparison.results.Comparison` alone.
 """

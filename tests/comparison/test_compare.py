@@ -169,6 +169,7 @@ def test_results_have_scores_and_facts(complete, data):
   markdown = (workdir / "report.md").read_text()
   assert "test splits without files: late" in output
   assert "Test sets without files: late" in markdown
+  assert r"\toprule" in (workdir / "report.tex").read_text()
   values = {(r.system, r.seed): r.scores["test"][0].value for r in result.runs}
   for summary in split.scores:
     if summary.metric == "BLEU":

@@ -1,7 +1,8 @@
-"""The report as JSON, text, Markdown and HTML, and its figures."""
+"""The report as JSON, text, Markdown, LaTeX and HTML, and its figures."""
 
 import base64
 import dataclasses
+import itertools
 import json
 import re
 import shutil
@@ -187,6 +188,7 @@ def test_published_scores_have_a_column():
   assert "published BLEU, nc11 test" in text
   assert "| transformer | 2 | 30.50 ± 0.50 | 23.2 |" in text
   assert "not trained here: Moses: BLEU nc11 test 16.35." in text
+  assert r"& \textcolor{gray}{23.2} \\" in report.latex(content)
 
 
 def test_the_interval_of_one_seed_is_over_sentences(tmp_path):
@@ -266,6 +268,28 @@ def test_a_markdown_paragraph_starts_no_block():
     facts = dataclasses.replace(run.facts, notes=(start,))
     noted = dataclasses.replace(run, facts=facts, system=start)
     assert f"\n\n{start}" not in report.markdown(made(runs=(noted,)))
+
+
+@pytest.mark.parametrize("name", [*HOSTILE, "[2ex]up", "*", "50% {of} #1 ^~"])
+def test_latex_shows_names_unchanged(name):
+  first, *below = report.latex(renamed(name)).splitlines()
+  assert first.startswith("% ") and below[0] == r"\begin{table}"
+  plain = re.sub(r"\\[&%$#_{}]", "", "\n".join(below))
+  plain, formulas = re.subn(r"\$[^$\n]*\$", "", plain)
+  assert formulas and not set("$%#~^_\x00") & set(plain)
+  depth = 0
+  for character in plain:
+    depth += {"{": 1, "}": -1}.get(character, 0)
+    assert depth >= 0
+  assert depth == 0
+  text = report.latex(made())
+  assert r"\quad pascal\_random\_tree & 2 & 29.50 $\pm$ 0.50$^\ddagger$" in text
+  assert r"\textbf{31.50 $\pm$ 0.50$^\dagger$} \\" in text
+  rows = [line for line in below if line.endswith(r"\\")]
+  assert len(rows) == 3 and all(row.count(" & ") == 2 for row in rows)
+  for before, after in itertools.pairwise(below):
+    # No star or option follows \\ or a rule.
+    assert not (before.endswith((r"\\", "rule")) and after[:1] in "[*")
 
 
 @pytest.fixture(scope="module")
