@@ -36,9 +36,7 @@ from jaxsyn.utils import exits
 AUTO, NONE = "auto", "none"  # values of --source_parser
 # On Multi30k, 29,000 pairs are 259 batches; the best checkpoint is after 32 epochs.
 _BATCH, _EPOCHS = 2048, 27
-_FILLED = (
-  0.85  # share of a batch that is not padding: 0.94 and 0.78 were measured
-)
+_FILLED = 0.85  # of a batch, without padding: 0.78 and 0.94 were measured
 _LETTERS_PER_SUBWORD = 1.5  # where no spaces separate words; an estimate
 _COVERAGE = 0.9995  # of characters, for languages with many of them
 
@@ -237,8 +235,8 @@ def training_steps(
   epoch = pairs * subwords / train.examined / (_FILLED * _BATCH)
   count = int(min(max(round(_EPOCHS * epoch, -2), 2000), 20_000))
   return count, (
-    f"about {count / max(1, epoch):,.0f} epochs, or fewer with early stopping; the best "
-    "checkpoint on Multi30k came after 32"
+    f"about {count / max(1, epoch):,.0f} epochs, or fewer with early stopping; "
+    "the best checkpoint on Multi30k came after 32"
   )
 
 

@@ -238,9 +238,9 @@ def wait_for_all(
 ) -> str:
   """Waits until all processes are ready, or until one has a reason to stop.
 
-  There is no time limit. It communicates through the coordinator, not through devices: a process that
-  waits in a collective could not react to the stop reason of another. All
-  processes must call it in the same order.
+  There is no time limit. It communicates through the coordinator, not through
+  devices: a process that waits in a collective could not react to the stop
+  reason of another. All processes must call it in the same order.
 
   Args:
     ready: Function that waits briefly and returns whether this process is ready.
