@@ -180,7 +180,7 @@ class BatchSampler:
         following = next(batches, None)
         i += 1
         after = Position(epoch, i) if following else Position(epoch + 1)
-        yield dataclasses.replace(planned, after=after)
+        yield PlannedBatch(planned.shape, planned.ids, planned.window, after)
         planned = following
 
   def first_used(self, start: Position, batches: int) -> dict[Shape, int]:
