@@ -180,9 +180,7 @@ def open_run(folder) -> Any:
 
 
 def read_checkpoint(name):
-  return lambda folder: parameters.read(
-    open_run(folder), name, reject_corrupt=True
-  )
+  return lambda folder: parameters.read(open_run(folder), name)
 
 
 @pytest.mark.parametrize(

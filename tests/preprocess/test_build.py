@@ -73,7 +73,8 @@ def test_writes_all_files(made):
   assert manifest["options"]["vocabulary"]["size"] == 60
   vocabulary = Vocabulary(folder / "vocabulary.model")
   for side in schema.SIDES:
-    manifests.check_vocabulary(manifest, vocabulary, side)
+    loaded = manifests.vocabulary(folder, manifest, side)
+    assert loaded.path == vocabulary.path
   for split, shards in (("train", 2), ("test", 1)):
     lines = lines_of(config, f"{split}.en")
     texts, trees = (

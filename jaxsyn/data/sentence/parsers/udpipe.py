@@ -60,7 +60,11 @@ def _can_load(path: pathlib.Path) -> bool:
 
 
 class UDPipe(Parser):
-  """Parser that runs a UDPipe 1 model, which also splits lines into words."""
+  """Parser that runs a UDPipe 1 model, which also splits lines into words.
+
+  Attributes:
+    path: Model file.
+  """
 
   def __init__(self, path: str | os.PathLike[str], sha256: str = ""):
     """Loads a UDPipe model from a file.
@@ -74,17 +78,17 @@ class UDPipe(Parser):
         a parser.
     """
     udpipe = load_udpipe()
-    path = files.path_of(path)
-    if not files.is_file(path):
+    self.path = files.path_of(path)
+    if not files.is_file(self.path):
       raise InputError(
         f"{path}: no such parser model; give a .udpipe file or a language code."
       )
     model = None
-    with files.local_file(path) as local:
+    with files.local_file(self.path) as local:
       actual = checksums.sha256_of(local)
       if sha256 == actual or _can_load(local):
         model = udpipe.Model.load(str(local))
-    self.identity = Identity(UDPipeSpec.kind, path.name, actual)
+    self.identity = Identity(UDPipeSpec.kind, self.path.name, actual)
     self._key = f"{actual}:{LONGEST_LINE}"
     if model is None:
       raise InputError(
