@@ -120,7 +120,7 @@ def _with_shared_parsers(job: PrepareJob) -> PrepareJob:
     return job
   specs = dict(job.parser_specs)
   for side, parser in job.parser_specs.items():
-    if not parser:
+    if not parser or job.has_trees(side):
       continue
     spec, identity = parser
     if (file := spec.file) and not remote.is_remote(file):

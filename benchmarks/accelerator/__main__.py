@@ -42,7 +42,7 @@ def run(
   only: str = "",
   measure: Callable[[Measurement, float], None],
 ) -> None:
-  """Makes measurements until the time limit; prints and writes their results.
+  """Runs measurements until the time limit; prints and writes their results.
 
   Args:
     out: JSON file.
@@ -101,7 +101,7 @@ def choose(limits: BenchmarkLimits, only: str) -> list[Measurement]:
 
 
 def in_process(measurement: Measurement, seconds: float) -> None:
-  """Makes a measurement in a new process, which is killed at the time limit."""
+  """Runs a measurement in a new process, which is killed at the time limit."""
   command = [sys.executable, "-m", "benchmarks.accelerator", *sys.argv[1:]]
   run_process([*command, f"--line={measurement.name}"], measurement, seconds)
 

@@ -242,7 +242,7 @@ def copy(source: PathLike, target: PathLike) -> None:
 
 @contextlib.contextmanager
 def local_file(path: PathLike) -> Iterator[pathlib.Path]:
-  """Yields a local path of a file; a remote file is copied for the time.
+  """Yields a local path of a file: of a temporary copy if the file is remote.
 
   This is for libraries that only read local files.
   """

@@ -213,7 +213,7 @@ class CheckpointReader:
 def _intact(
   newest: tuple[list[tuple[int, Any]], dict[int, str]],
 ) -> list[tuple[int, Any]]:
-  """Returns what `CheckpointFolder.newest` read.
+  """Returns the checkpoints that `CheckpointFolder.newest` read.
 
   Raises:
     CorruptFileError: It skipped a corrupt checkpoint.

@@ -309,13 +309,13 @@ class Layout:
     key = (purpose, tree, shapes)
     if key not in self._programs:
       program = jitted.lower(*arguments).compile()
-      if not self.is_pmap:  # which has no trace
-        traced = jitted.trace(*arguments)  # is cached, not made again
+      if not self.is_pmap:  # functions of pmap cannot be traced
+        traced = jitted.trace(*arguments)  # cached by the compilation
         self._flops[program] = traced_flops(traced.jaxpr.jaxpr)
       self._programs[key] = program
       self.compilations[purpose] += 1
     return self._programs[key]
 
   def flops(self, program: Program) -> float:
-    """Returns the FLOPs of one call of a program of jit, over all devices."""
+    """Returns the FLOPs of one call of a jitted program, over all devices."""
     return self._flops[program]

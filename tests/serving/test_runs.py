@@ -1,5 +1,6 @@
 """Runs of a command line, their names and their parsers."""
 
+import os
 import shutil
 import sys
 
@@ -12,6 +13,7 @@ from jaxsyn.data.sentence.stream import parses_of_text
 from jaxsyn.errors import InputError
 from jaxsyn.serving.runs import ServedRun, run_locations
 from jaxsyn.serving.server import host_names
+from jaxsyn.utils.workers import WorkerDiedError
 
 
 @pytest.mark.parametrize(
@@ -95,3 +97,18 @@ def test_restarts_a_parser_that_died(served):
     assert readers.parse(LINE) == before
     (((example,), cut),) = readers.read([LINE])
     assert not cut and len(example["source_head"]) == 4
+
+
+class Deadly:
+  """A source that ends the process that reads it."""
+
+  def __reduce__(self):
+    return os._exit, (1,)
+
+
+def test_a_sentence_that_ends_the_parser_fails_alone(served):
+  readers = served[0].readers
+  for _ in range(3):
+    results = readers.read([LINE, Deadly(), LINE, LINE])
+    died = [isinstance(result, WorkerDiedError) for result in results]
+    assert died == [False, True, False, False]
