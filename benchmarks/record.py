@@ -60,9 +60,8 @@ def tiny_config(system: str, work: pathlib.Path) -> ConfigDict:
   """Returns the config of a system as a tiny model on the generated corpus."""
   config = quickstart.get_config(system)
   config.data.directory = str(work / "data")
-  config.prepare.parse.source.udpipe.model = str(
-    work / "raw" / generator.PARSER
-  )
+  udpipe = config.prepare.parse.source.udpipe
+  udpipe.model = str(work / "raw" / generator.PARSER)
   config.prepare.vocabulary.size = 300
   config.prepare.workers = 1
   config.model.width = 32
@@ -373,9 +372,7 @@ def compare(before: str, after: str) -> int:
 def _main(values: flags.FlagValues) -> int | None:
   if values.compare:
     if len(values.compare) != 2:
-      raise InputError(
-        "--compare takes two files, as in before.json,after.json."
-      )
+      raise InputError("--compare takes two files: before.json,after.json.")
     return compare(*values.compare)
   if not values.output:
     raise InputError("--output is missing: name the file of the record.")

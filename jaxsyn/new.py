@@ -375,15 +375,12 @@ def _split(values: flags.FlagValues, prefix: str) -> Files | None:
 
 
 _FLAGS = {
-  "folder": "Folder of the config, data and runs; may be positional: new "
-  "FOLDER.",
+  "folder": "Folder of the config, data and runs; may be positional.",
   "source": "Source text for training, or a .tsv of both sides.",
   "target": "Target text for training; omit for a .tsv.",
-  "dev_source": "Source text for validation; default: the first lines of "
-  "--source.",
+  "dev_source": "Source text for validation; default: the first lines.",
   "dev_target": "Target text for validation.",
-  "test_source": "Source text for testing; default: the next lines of "
-  "--source.",
+  "test_source": "Source text for testing; default: the next lines.",
   "test_target": "Target text for testing.",
   "source_language": "Language code; default: from the file name.",
   "target_language": "Language code; default: from the file name.",
