@@ -301,15 +301,7 @@ class Step:
 
 @dataclasses.dataclass(frozen=True)
 class Whole:
-  """Bahdanau et al. 2015.
-
-  Attributes:
-    name: Name of the window.
-    own: Whether it has its own annotations and alignment.
-  """
-
-  name: str = "global"
-  own: bool = False
+  """Bahdanau et al. 2015."""
 
   def weights(self, step: Step) -> list[float]:
     return softmax(step.score_S, range(len(step.score_S)))
@@ -319,7 +311,6 @@ class Whole:
 class Local(Whole):
   """Luong et al. 2015, local-p, with D = 10 and σ = D / 2."""
 
-  name: str = "local"
   reach: int = 10
   sigma: float = 5.0
 
@@ -334,7 +325,6 @@ class Local(Whole):
 class Flexible(Whole):
   """Shu & Nakayama 2017: a penalty g (j - p)² / 2σ², σ = 1.5, and span τ."""
 
-  name: str = "flexible"
   span: float = 0.0
 
   def penalties(self, step: Step) -> list[float]:
@@ -361,7 +351,6 @@ class Flexible(Whole):
 class Sdatt(Whole):
   """Chen et al. 2018, Eqs. 9 to 12, with n = 4 and σ = n / 2."""
 
-  name: str = "syntax"
   position: str = "interp"
   reach: int = 4
   sigma: float = 2.0
@@ -404,15 +393,6 @@ class Sdatt(Whole):
         e - d**2 / (2 * self.sigma**2) for e, d in zip(step.score_S, distance)
       ]
     return softmax(scores, visible)
-
-
-def alignment(params: Params, query_G, annotation_SE) -> list[float]:
-  """e = vᵀ tanh(W s + U h + b) + c."""
-  query = dense(params["query"], query_G)
-  return [
-    dense(params["score"], np.tanh(query + dense(params["key"], h)))[0]
-    for h in annotation_SE
-  ]
 
 
 def unit(head_W, words, word: int, length: int) -> list[int]:

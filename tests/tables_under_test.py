@@ -19,6 +19,7 @@ from numpy.testing import assert_allclose
 
 import jaxsyn.decode.strategies  # noqa: F401 (strategies register themselves)
 from jaxsyn.data.schema import BOS, EOS, PAD
+from jaxsyn.decode.diverse import Diverse
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import DecodeRequest, Decoding
@@ -177,37 +178,53 @@ def assert_same_hypotheses(result, expected):
 def search_by_loops(
   params, ids: list[int], limit: int, decode: Decode
 ) -> list[Ended]:
-  """Returns the N best hypotheses of one sentence by beam search, best first."""
-  table = TableStates(params, ids)
+  """Returns the N best hypotheses of one sentence by beam search, best first.
+
+  Diverse beam search returns the best of each group, then the second best of
+  each, and so on; beam search is its special case of one group.
+  """
+  G, strength = 1, 0.0
+  if isinstance(decode.search, Diverse):
+    G, strength = decode.search.groups or decode.beam, decode.search.strength
+  M, table = decode.beam // G, TableStates(params, ids)
 
   def penalty(length: int) -> float:
     if decode.length_penalty == "gnmt":
       return ((5 + length) / 6) ** decode.alpha
     return length**decode.alpha
 
-  beams = [((), 0.0, table.first)]
-  ended: list[Ended] = []
+  # (tokens, log p, log p minus diversity penalties, state)
+  beams = [[((), 0.0, 0.0, table.first)] for _ in range(G)]
+  ended: list[list[Ended]] = [[] for _ in range(G)]
+  is_open = [True] * G
   for length in range(1, limit + 1):
-    candidates = [
-      ((*tokens, token), total + log_p, state)
-      for tokens, total, state in beams
-      for token, log_p in enumerate(table.log_p(state))
-      if token not in (PAD, BOS) and (length < limit or token == EOS)
-    ]
-    candidates.sort(key=lambda candidate: -candidate[1])
-    candidates = candidates[: 2 * decode.beam]
-    for tokens, total, _ in candidates[: decode.beam]:
-      if tokens[-1] == EOS:
-        ended.append(Ended(tokens, total, total / penalty(length)))
-    ended = sorted(ended, key=lambda one: -one.score)[: decode.beam]
-    beams = [
-      (tokens, total, table.next(state, tokens[-1]))
-      for tokens, total, state in candidates
-      if tokens[-1] != EOS
-    ][: decode.beam]
-    if len(ended) == decode.beam:
-      open_best = max((b[1] for b in beams), default=-math.inf)
-      can_win = open_best / penalty(limit) > ended[-1].score
-      if decode.stop == "first" or not can_win:
-        break
-  return ended
+    used = np.zeros(params["logits"].shape[1])
+    for g in range(G):
+      if not is_open[g]:
+        continue
+      new = [
+        ((*tokens, token), total + p, rank + p - strength * used[token], state)
+        for tokens, total, rank, state in beams[g]
+        for token, p in enumerate(table.log_p(state))
+        if token not in (PAD, BOS) and (length < limit or token == EOS)
+      ]
+      new = sorted(new, key=lambda one: -one[2])[: 2 * M]
+      for tokens, total, _, _ in new[:M]:
+        if tokens[-1] == EOS:
+          ended[g].append(Ended(tokens, total, total / penalty(length)))
+      ended[g] = sorted(ended[g], key=lambda one: -one.score)[:M]
+      beams[g] = [
+        (tokens, total, rank, table.next(state, tokens[-1]))
+        for tokens, total, rank, state in new
+        if tokens[-1] != EOS
+      ][:M]
+      if len(ended[g]) == M:
+        best = max((total for _, total, _, _ in beams[g]), default=-math.inf)
+        can_win = best / penalty(limit) > ended[g][-1].score
+        is_open[g] = decode.stop == "bound" and can_win
+      if is_open[g]:
+        for tokens, *_ in beams[g]:
+          used[tokens[-1]] += 1
+    if not any(is_open):
+      break
+  return [ended[g][m] for m in range(M) for g in range(G) if m < len(ended[g])]

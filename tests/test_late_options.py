@@ -46,8 +46,6 @@ LAYERS, SCALED = "model.transformer.encoder_layers", "parts.encoder.tree_scaled"
   [
     # The lowest three existing layers.
     ("quickstart.py:deps_san", [f"{LAYERS}=6"], [0, 1, 2]),
-    ("multi30k_en_de.py:deps_san", [f"{LAYERS}=1"], [0]),
-    ("quickstart.py:localness_query", [f"{LAYERS}=6"], [0, 1, 2]),
     ("multi30k_en_de.py:localness_query", [f"{LAYERS}=1"], [0]),
     ("multi30k_en_de.py:deps_san", [f"{SCALED}.layers=(1,3)"], [1, 3]),
     ("multi30k_en_de.py:deps_san", [f"{SCALED}.lowest=2"], [0, 1]),

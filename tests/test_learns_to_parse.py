@@ -21,8 +21,6 @@ from jaxsyn.data.store.dataset import Dataset
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.session import Session, alignments
-from jaxsyn.training.mesh import Layout
-from jaxsyn.validation import Validator
 
 LINES = ["The duck arrived .", "", "Ducks ."]
 
@@ -119,16 +117,6 @@ def test_names_a_parser_that_is_not_installed(prepared, monkeypatch):
   monkeypatch.setitem(sys.modules, "ufal", None)
   with pytest.raises(InputError, match=r"UDPipe, which is not installed"):
     UDPipe(prepared / "parser.source.udpipe")
-
-
-def test_validation_shapes_include_tags(tiny, prepared):
-  config = read_config(tiny("multitask"))
-  plan = resolve(config, manifests.read(prepared))
-  split = Dataset(prepared).split("validation")
-  validator = Validator(plan, Layout("jit", config.train.mesh), split)
-  length = split.lengths.source + 2
-  for planned in validator._loader.batch_sampler.in_order():
-    assert length[planned.ids].max() <= planned.shape.source
 
 
 def test_translation_and_validation_have_the_same_features(prepared):

@@ -18,6 +18,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.architectures import ARCHITECTURES
 from jaxsyn.options import (
   CHECKPOINT_MODE,
+  ROOT,
   Choice,
   ConfigPath,
   Range,
@@ -31,7 +32,6 @@ from jaxsyn.options import (
   neutral_options,
   option,
   resumable_options,
-  siblings,
   unused_option_error,
   with_default,
 )
@@ -53,7 +53,6 @@ TABLES: dict[str, Registry] = {
   "decode": STRATEGIES,
   "prepare.parse.source": PARSERS,
 }
-CHOICES = [(where, name) for where, table in TABLES.items() for name in table]
 ROWS = {row.name: row for row in describe(Config)}
 SIDE = {"size": 100, "sha256": "a"}
 MANIFEST = {
@@ -65,65 +64,44 @@ HUGE = (10**18, -(10**18), 1e300, -1e300)
 NOT_NUMBERS = (math.nan, math.inf, -math.inf, True, "1", None, (1,), {"a": 1})
 
 
-def numbers(cls, path=()):
-  """Yields (path, type, Range or None) of all numbers below a section."""
+def sections(cls, path):
+  """Yields (path, class) of a section, its sections and all their choices."""
+  yield path, cls
   for name, (field, hint) in fields_of(cls).items():
-    form, current = None, (*path, name)
+    if registry := metadata(field).registry:
+      for key, choice_cls in registry.items():
+        yield from sections(choice_cls, path / name / key)
+    elif dataclasses.is_dataclass(hint):
+      yield from sections(hint, path / name)
+
+
+def numbers(cls):
+  """Yields (name, type, Range or None) of the numbers of a section."""
+  for name, (_, hint) in fields_of(cls).items():
+    bounds = None
     if typing.get_origin(hint) is typing.Annotated:
-      hint, form = hint.__origin__, hint.__metadata__[0]
-    for one, spec in siblings(metadata(field)).items():
-      yield from numbers(spec, (*path, one))
-    if dataclasses.is_dataclass(hint):
-      yield from numbers(hint, current)
-    elif hint in (int, float):
-      yield current, hint, form
+      hint, bounds = hint.__origin__, hint.__metadata__[0]
+    if hint in (int, float):
+      yield name, hint, bounds
 
 
-def selecting(path):
-  """Returns the choices that give an option an effect: path -> name."""
-  cls, selected = Config, {}
-  for i, name in enumerate(path[:-1]):
-    for field, (value, hint) in fields_of(cls).items():
-      sections = siblings(metadata(value))
-      if name in sections:
-        selected[*path[:i], field] = name
-        inner = sections[name]
-      elif field == name:
-        inner = hint
-    cls = inner
-  return selected
-
-
-FIELDS = list(numbers(Config))
+def outside(kind, bounds):
+  """Returns values that a number of a type with bounds must not have."""
+  values = [*HUGE, *NOT_NUMBERS]
+  values += [bounds.low, bounds.high] if kind is float else []
+  values += [] if bounds.above else [bounds.low - 1, bounds.low - 2]
+  values += [] if bounds.below else [bounds.high + 1]
+  return [v for v in values if type(v) not in (int, float) or v not in bounds]
 
 
 def changed(path, value):
+  """Returns the base config as a dict, with another value of one option."""
   config = base.get_config().to_dict()
-  for where, new in (selecting(path) | {tuple(path): value}).items():
-    section = config
-    for name in where[:-1]:
-      section = section[name]
-    section[where[-1]] = new
+  section = config
+  for name in path[:-1]:
+    section = section[name]
+  section[path[-1]] = value
   return config
-
-
-def value_of(config, path):
-  """Returns the value of an option in a validated config."""
-  selected = {
-    (*where[:-1], name): where[-1] for where, name in selecting(path).items()
-  }
-  for i, name in enumerate(path):
-    config = getattr(config, selected.get(tuple(path[: i + 1]), name))
-  return config
-
-
-def outside(kind, form):
-  """Returns values that a number of a type with bounds must not have."""
-  values = [*HUGE, *NOT_NUMBERS]
-  values += [form.low, form.high] if kind is float else []
-  values += [] if form.above else [form.low - 1, form.low - 2]
-  values += [] if form.below else [form.high + 1]
-  return [v for v in values if type(v) not in (int, float) or v not in form]
 
 
 @pytest.mark.parametrize(
@@ -140,21 +118,20 @@ def test_bounds_of_ranges(bounds, inside, outside):
   assert not any(value in bounds for value in outside)
 
 
-@pytest.mark.parametrize(
-  ("path", "kind", "form"), FIELDS, ids=[".".join(p) for p, _, _ in FIELDS]
-)
-def test_numbers_have_bounds(path, kind, form):
-  assert form is not None
-  for value in outside(kind, form):
-    with pytest.raises(InputError) as caught:
-      read_config(changed(path, value))
-    start = f"config.{'.'.join(path)} must be "
-    assert str(caught.value).startswith(start), caught.value
-    assert len(str(caught.value)) < 300
-  for value in (form.low, form.high, form.also):
-    if isinstance(value, int) and value in form:
-      loaded = value_of(read_config(changed(path, value)), path)
-      assert loaded == value and type(loaded) is kind
+def test_numbers_have_bounds():
+  for path, cls in sections(Config, ROOT):
+    for name, kind, bounds in numbers(cls):
+      assert bounds is not None, path / name
+      for value in outside(kind, bounds):
+        with pytest.raises(InputError) as caught:
+          from_config(cls, {name: value}, path)
+        message = str(caught.value)
+        assert message.startswith(f"{path / name} must be "), message
+        assert len(message) < 300
+      for value in (bounds.low, bounds.high, bounds.also):
+        if isinstance(value, int) and value in bounds:
+          loaded = getattr(from_config(cls, {name: value}, path), name)
+          assert loaded == value and type(loaded) is kind
 
 
 @pytest.mark.parametrize(
@@ -178,6 +155,8 @@ def test_numbers_have_bounds(path, kind, form):
     ("prepare.splits", {"train": 3}, "config.prepare.splits.train must be"),
     ("data.test", ("a", 3), r"config.data.test\[1\] must be of type str"),
     ("train", 7, "config.train must be a section, got 7"),
+    ("decode.sample.top_p", 2.0, "config.decode.sample.top_p must be from 0"),
+    ("losses", {"nll": {"smoothing": 2.0}}, "losses.nll.smoothing must be"),
   ],
 )
 def test_invalid_values_are_named(path, value, message):
@@ -293,10 +272,15 @@ def test_descriptions_of_options_are_complete():
     assert not row.unit or re.search("int|float", row.type), name
 
 
-@pytest.mark.parametrize(("where", "name"), CHOICES)
-def test_registered_choices(where, name):
+@pytest.mark.parametrize("where", TABLES)
+def test_registered_choices(where):
+  for name, cls in TABLES[where].items():
+    check_choice(where, name, cls)
+
+
+def check_choice(where, name, cls):
   table, config = TABLES[where], base.get_config()
-  cls, path = table[name], ConfigPath("config", where, name)
+  path = ConfigPath("config", where, name)
   defaults = config_dict(cls)
   spec = from_config(cls, defaults.to_dict(), path)
   assert spec == cls() == from_config(cls, {}, path)
@@ -313,10 +297,6 @@ def test_registered_choices(where, name):
     assert read_config(config)
   elif fields_of(cls):
     assert section[name].to_dict() == defaults.to_dict()
-  for (field,), kind, form in numbers(cls):
-    for value in outside(kind, form):
-      with pytest.raises(InputError, match=rf"^{path}.{field} must be"):
-        from_config(cls, {field: value}, path)
   if "layers" in fields_of(cls):
     with pytest.raises(InputError, match=rf"^{path}.layers\[1\] must be"):
       from_config(cls, {"layers": (0, 10**18)}, path)

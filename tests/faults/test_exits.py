@@ -133,7 +133,6 @@ def test_signals_keep_printed_results(program, number):
   ("limit", "how", "message"),
   [
     ("", ">/dev/full", FULL),
-    ("", "--config.data.directory=FOLDER/text/x", "text is a file, not a fol"),
     # Python would write truncated bytecode, which breaks the next processes.
     (
       "ulimit -f 1; PYTHONDONTWRITEBYTECODE=1",

@@ -89,9 +89,8 @@ def test_a_run_on_a_mixture_resumes_with_the_same_corpora(
     train.run(config, run)
 
 
-@pytest.mark.parametrize("name", ["vocabulary.model", "parser.source.udpipe"])
-def test_a_corrupt_copy_is_restored(tiny, tmp_path, name):
-  run, config = tmp_path / "run", tiny()
+def test_a_corrupt_copy_is_restored(tiny, tmp_path):
+  run, config, name = tmp_path / "run", tiny(), "parser.source.udpipe"
   create(config, run)
   path = run / name
   content = path.read_bytes()
@@ -111,30 +110,13 @@ def test_a_corrupt_copy_is_restored(tiny, tmp_path, name):
     create(config, run)
 
 
-def test_a_corrupt_config_is_rejected_by_its_file(tiny, tmp_path):
+def test_a_changed_number_in_a_config_is_rejected(tiny, tmp_path):
+  """Other corruption of it: tests/faults."""
   create(tiny(), tmp_path)
   path = tmp_path / workdir.CONFIG
-  text = path.read_text()
-  assert '"alpha": 1.0' in text
-  documents = ["", "{", "[]", "null", "7", '"x"', "{}", "[" * 100_000]
-  documents += ["1" * 10_000, text[:-99], text.replace('ha": 1', 'ha": 5')]
-  # With a new checksum, an option of another type is rejected too.
-  complete = checksums.verify_checksum(json.loads(text))
-  for section, name, value in [
-    ("decode", "beam", 1.5),
-    ("decode", "search", None),
-    ("train", "steps", "\0"),
-    ("data", "directory", {"x": 1}),
-  ]:
-    options = complete[section] | {name: value}
-    changed = checksums.add_checksum(complete | {section: options})
-    documents.append(json.dumps(changed))
-  for document in (*documents, b"\xff\xfe" + text.encode()):
-    content = document if isinstance(document, bytes) else document.encode()
-    path.write_bytes(content)
-    with pytest.raises(InputError) as error:
-      workdir.open_run(tmp_path)
-    assert str(error.value).startswith(str(path)), content[:80]
+  path.write_text(path.read_text().replace('"alpha": 1.0', '"alpha": 5.0'))
+  with pytest.raises(InputError, match=rf"^{path} is corrupt"):
+    workdir.open_run(tmp_path)
 
 
 def test_an_option_that_a_recorded_config_lacks_has_its_default(tiny, tmp_path):

@@ -14,33 +14,6 @@ from jaxsyn import train
 from jaxsyn.errors import InputError
 from jaxsyn.training.runtime import enough_memory, set_up_jax
 
-PAGE_FAULTS = """
-import resource
-from jaxsyn.training.runtime import keep_freed_memory
-done = keep_freed_memory()
-for _ in range(3):  # 64 MiB that are written and freed
-  before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-  b"x" * 2**26
-print(done, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-"""
-PAGES = 2**26 // os.sysconf("SC_PAGE_SIZE")
-
-
-@pytest.mark.skipif(
-  platform.libc_ver()[0] != "glibc", reason="another C library"
-)
-@pytest.mark.parametrize("variable", [None, "MALLOC_TOP_PAD_"])
-def test_freed_memory_is_reused_without_page_faults(variable):
-  env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
-  if variable:  # the settings of the user stay
-    env[variable] = "0"
-  result = subprocess.run(
-    [sys.executable, "-c", PAGE_FAULTS], env=env, capture_output=True, text=True
-  )
-  done, faults = result.stdout.split()
-  assert done == str(variable is None)
-  assert int(faults) < PAGES / 10 if done == "True" else int(faults) >= PAGES
-
 
 def test_too_little_memory_is_one_message(little_memory):
   for allocate in (
@@ -117,37 +90,48 @@ def test_only_a_private_program_cache_is_used(program_cache, tmp_path, capsys):
     assert f"{path} belongs to user 65534: remove it" in message
 
 
-LOG = """
-import logging
+SET_UP = """
+import logging, resource
 import jax
 from jaxsyn.training.runtime import set_up_jax
 set_up_jax()
 jax.jit(lambda x: x).lower(1).compile()
 logging.getLogger('jax').warning('a warning of JAX')
+for _ in range(3):  # 64 MiB that are written and freed
+  before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+  b"x" * 2**26
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
+PAGES = 2**26 // os.sysconf("SC_PAGE_SIZE")
 
 
-def test_xla_log_is_hidden_unless_the_environment_sets_its_level(tmp_path):
-  """The error is one that XLA logs with the level of its compilation alarm."""
+def test_settings_of_memory_and_log_unless_the_environment_has_them(tmp_path):
+  """Freed memory is used again without page faults, and XLA's log is hidden.
+
+  The log has an error with the level of XLA's compilation alarm.
+  """
   (tmp_path / "file").touch()
-  env = {k: v for k, v in os.environ.items() if k[:4] not in ("XLA_", "JAX_")}
+  prefixes = ("XLA_", "JAX_", "MALLOC_", "TF_CPP_")
+  env = {k: v for k, v in os.environ.items() if not k.startswith(prefixes)}
   env |= {
     "JAX_PLATFORMS": "cpu",
     "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "programs"),
     "XLA_FLAGS": f"--xla_dump_to={tmp_path / 'file' / 'folder'}",
   }
-  env.pop("TF_CPP_MIN_LOG_LEVEL", None)
-  shown = {}
-  for level in ("", "2"):
-    done = subprocess.run(
-      [sys.executable, "-c", LOG],
-      env=env | ({"TF_CPP_MIN_LOG_LEVEL": level} if level else {}),
+  ours, theirs = (
+    subprocess.run(
+      [sys.executable, "-c", SET_UP],
+      env=env | changed,
       capture_output=True,
       text=True,
       check=True,
     )
-    shown[level] = done.stderr
-  assert shown[""] == "a warning of JAX\n"
-  *errors, last = shown["2"].splitlines()
+    for changed in ({}, {"TF_CPP_MIN_LOG_LEVEL": "2", "MALLOC_TOP_PAD_": "0"})
+  )
+  assert ours.stderr == "a warning of JAX\n"
+  *errors, last = theirs.stderr.splitlines()
   assert last == "a warning of JAX"
   assert errors and all(line[0] == "E" for line in errors), errors
+  if platform.libc_ver()[0] == "glibc":
+    assert int(ours.stdout) < PAGES / 10
+    assert int(theirs.stdout) >= PAGES
