@@ -50,14 +50,6 @@ def read(
       f"({str(error).rstrip('.')}). Restore it from a copy, or choose another "
       f"one with {option}: {', '.join(steps) or 'there is none'}."
     ) from None
-  if parameters.score is not None:
-    metric = parameters.score["selection"]
-    if metric not in selection.SELECTIONS:
-      raise InputError(
-        f"{run.workdir}: the best checkpoint, of step {parameters.steps[-1]}, "
-        f"was selected by {metric[:80]!r}, which is no metric of this version. "
-        "Restore it from a copy, or choose another checkpoint."
-      )
   if parameters.title:  # of an exported model
     return parameters
   requested = checkpoint or run.config.decode.checkpoint

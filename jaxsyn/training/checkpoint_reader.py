@@ -14,7 +14,8 @@ import jax
 
 from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
-from jaxsyn.options import Range
+from jaxsyn.options import Range, RegistryKey
+from jaxsyn.scoring.selection import SELECTIONS
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training.checkpoint_folder import CheckpointFolder
@@ -83,7 +84,7 @@ class Score:
   """
 
   score: float
-  selection: str
+  selection: Annotated[str, RegistryKey(SELECTIONS)]
   tokenizer: str
   log_likelihood: float
 

@@ -11,6 +11,7 @@ manifests: tests/data/store/test_manifests.py.
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import os
 import shutil
@@ -33,7 +34,9 @@ from jaxsyn.data.store import manifests
 from jaxsyn.errors import InputError
 from jaxsyn.plan import resolve
 from jaxsyn.preprocess import penn
+from jaxsyn.scoring.selection import SELECTIONS
 from jaxsyn.session import parameters, workdir
+from jaxsyn.storage import checksums
 from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
 COUNT = int(os.environ.get("JAXSYN_MUTANTS", "12"))  # of metadata of a model
@@ -212,9 +215,35 @@ def test_crafted_metadata_of_runs_and_exports(run, tmp_path, name, read, count):
       assert str(named) in str(error)
       raise
 
-  check_each(case, count, least=count // 4)
-  path.write_bytes(intact)
+  try:
+    check_each(case, count, least=count // 4)
+  finally:  # other cases read the same run
+    path.write_bytes(intact)
   read(folder)
+
+
+@pytest.mark.parametrize(
+  "metric", ["", "accuracy", "BLEU", "bleu ", "\n", None, 3]
+)
+@pytest.mark.parametrize("exported", [False, True])
+def test_rejects_a_score_by_an_unknown_metric(run, tmp_path, exported, metric):
+  folder, name = tmp_path / "copy", "best/20/metadata/metadata.json"
+  if exported:
+    pytest.importorskip("safetensors", reason="extra hub")
+    export.run(run, folder)
+    name = "model.json"
+  else:
+    shutil.copytree(run, folder)
+  path = folder / name
+  record = checksums.verify_checksum(json.loads(path.read_bytes()))
+  score = record["score"] if exported else record["content"]
+  assert score["selection"] in SELECTIONS
+  score["selection"] = metric
+  path.write_text(json.dumps(checksums.add_checksum(record)))
+  with pytest.raises(InputError) as caught:
+    parameters.read(open_run(folder), "")
+  message = str(caught.value)
+  assert str(path).split("/metadata/")[0] in message and "selection" in message
 
 
 def state(step):
