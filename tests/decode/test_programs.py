@@ -41,7 +41,7 @@ def batch_of_indices(indices, size):
   "system", ["dependency_relative_both", "gru_double_sdr"]
 )
 def test_continuous_batching_equals_one_batch(system):
-  """20 sentences in 8 slots; the cache grows, and the pool shrinks to one."""
+  """20 sentences in 4 slots; the cache grows, and the pool shrinks to one."""
   plan = plan_of(system, encoder_layers=1)
   params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
   programs = DecodingPrograms(
@@ -53,7 +53,7 @@ def test_continuous_batching_equals_one_batch(system):
     source=SOURCE["source_id_BS"].shape[1],
     words=9,
     length=40,
-    slots=8,
+    slots=4,
     cache_length=4,
     encode_rows=3,
     entering=1,
@@ -65,7 +65,7 @@ def test_continuous_batching_equals_one_batch(system):
   assert sorted(result) == list(range(20))
   sizes = [key for name, key, _ in programs._programs if name == "search"]
   lengths = {4, 16, 40} if system == "dependency_relative_both" else {40}
-  assert {one.slots for one in sizes} == {8, 1}
+  assert {one.slots for one in sizes} == {4, 1}
   assert {one.cache_length for one in sizes} == lengths
 
   def search(params):
