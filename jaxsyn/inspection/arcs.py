@@ -67,7 +67,15 @@ def tree(source: ReadSource, head_W: Sequence[int] | None = None) -> Tree:
         "dir": "left" if child < head else "right",
       }
     )
+  # As close as the words allow, or the text is tiny where a page scales the tree.
+  longest = max((len(word["text"]) for word in words), default=0)
   renderer = DependencyRenderer(
-    {"compact": True, "distance": 120, "word_spacing": 30, "arrow_stroke": 1.5}
+    {
+      "distance": max(90, 9 * longest + 16),
+      "word_spacing": 30,
+      "arrow_spacing": 6,
+      "arrow_width": 6,
+      "arrow_stroke": 1.5,
+    }
   )
   return Tree(renderer.render_svg("tree", words, arcs).strip())
