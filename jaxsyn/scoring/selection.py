@@ -66,6 +66,18 @@ def name_of(selection: str) -> str:
   return SELECTIONS[selection].title
 
 
+def check(selection: str) -> None:
+  """Raises ValueError if a stored score is by an unknown metric.
+
+  Args:
+    selection: Field of the score, as read from a file.
+  """
+  if selection not in SELECTIONS:
+    raise ValueError(
+      f"selection={selection[:80]!r} is no metric of this version"
+    )
+
+
 def title(train: Train | Mapping[str, Any]) -> str:
   """Returns a checkpoint-selection metric with its tokenizer: "BLEU (13a)".
 

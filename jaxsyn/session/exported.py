@@ -25,6 +25,7 @@ from jaxsyn.errors import InputError
 from jaxsyn.models.contract import arrays_by_name
 from jaxsyn.options import CHECKPOINT_MODE, ConfigPath, from_config
 from jaxsyn.options.bounds import TextPattern
+from jaxsyn.scoring import selection
 from jaxsyn.session import workdir
 from jaxsyn.storage import files
 from jaxsyn.training.checkpoint_reader import Parameters, Score
@@ -138,6 +139,8 @@ def _read_record(path: pathlib.Path) -> dict[str, Any]:
     from_config(_ExportRecord, record, ConfigPath(RECORD_FILE), CHECKPOINT_MODE)
     if not record["steps"]:
       raise ValueError("steps is empty")
+    if record["score"] is not None:
+      selection.check(record["score"]["selection"])
   except ValueError as error:
     raise _corrupt_error(path, str(error)) from None
   return record

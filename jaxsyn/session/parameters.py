@@ -90,7 +90,14 @@ def _read_checkpoint(run: Run, checkpoint: str) -> Parameters:
     if not checkpoint and train.average > 1:
       return reader.average_params(train.average, abstract, train.ema > 0)
     which = checkpoint or run.config.decode.checkpoint
-    return reader.restore_params(which, abstract, train.ema > 0)
+    parameters = reader.restore_params(which, abstract, train.ema > 0)
+  if parameters.score is not None:
+    try:
+      selection.check(parameters.score["selection"])
+    except ValueError as error:
+      path = reader.best.folder / str(parameters.steps[-1])
+      raise CorruptFileError(f"{path} is corrupt: {error}") from None
+  return parameters
 
 
 def _title(parameters: Parameters, requested: str) -> str:

@@ -14,8 +14,7 @@ import jax
 
 from jaxsyn.data.store.manifests import Number
 from jaxsyn.errors import InputError
-from jaxsyn.options import Range, RegistryKey
-from jaxsyn.scoring.selection import SELECTIONS
+from jaxsyn.options import Range
 from jaxsyn.storage import files
 from jaxsyn.storage.checksums import CorruptFileError
 from jaxsyn.training.checkpoint_folder import CheckpointFolder
@@ -84,7 +83,7 @@ class Score:
   """
 
   score: float
-  selection: Annotated[str, RegistryKey(SELECTIONS)]
+  selection: str
   tokenizer: str
   log_likelihood: float
 
