@@ -11,7 +11,7 @@ from jaxsyn.data.store import manifests
 from jaxsyn.data.store.tfrecord import records_sha256
 from jaxsyn.errors import InputError
 from jaxsyn.session import Session, workdir
-from jaxsyn.storage import checksums
+from jaxsyn.storage import checksums, files
 from jaxsyn.training import log
 
 
@@ -94,10 +94,13 @@ def test_a_corrupt_copy_is_restored(tiny, tmp_path):
   create(config, run)
   path = run / name
   content = path.read_bytes()
+  unfinished = run / f".{name}.1234{files.PARTIAL}"  # of a killed process
+  unfinished.write_bytes(content[:9])
   for corrupt in (content[:-9] + b"x" * 9, b"", None):
     path.unlink() if corrupt is None else path.write_bytes(corrupt)
     create(config, run)
     assert path.read_bytes() == content
+  assert not unfinished.exists()
   # An intact copy is kept if the dataset is corrupt.
   data = tmp_path / "data"
   shutil.copytree(config.data.directory, data, symlinks=True)
