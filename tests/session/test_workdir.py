@@ -94,7 +94,7 @@ def test_a_corrupt_copy_is_restored(tiny, tmp_path):
   create(config, run)
   path = run / name
   content = path.read_bytes()
-  unfinished = run / f".{name}.1234{files.PARTIAL}"  # of a killed process
+  unfinished = run / f".{name}.1234{files.PARTIAL}"  # left by a killed process
   unfinished.write_bytes(content[:9])
   for corrupt in (content[:-9] + b"x" * 9, b"", None):
     path.unlink() if corrupt is None else path.write_bytes(corrupt)
