@@ -39,7 +39,7 @@ from jaxsyn.session import parameters, workdir
 from jaxsyn.storage import checksums
 from jaxsyn.training.checkpoint_writer import CheckpointWriter, Progress
 
-COUNT = int(os.environ.get("JAXSYN_MUTANTS", "12"))  # mutants of a metadata file
+COUNT = int(os.environ.get("JAXSYN_MUTANTS", "12"))  # mutants a file
 
 
 @pytest.fixture(scope="module")
