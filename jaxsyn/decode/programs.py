@@ -91,16 +91,16 @@ class DecodingPrograms:
 
   @property
   def counts(self) -> tuple[int, int]:
-    """Pair (number of compiled programs, number of needed programs).
+    """Pair (number of compiled programs, number compiled or to be compiled).
 
-    Programs are needed if they are compiled, being compiled, or known to be.
+    The second number includes programs being compiled or added by `need`.
     """
     return len(self._programs), len(self._needed)
 
   def need(
     self, size: PoolSize, params: Any, device: jax.Device | None
   ) -> None:
-    """Marks the encode program and first search program of a pool as needed.
+    """Counts a pool's encode and first search program as programs to compile.
 
     The device None is that of the parameters.
     """
@@ -112,7 +112,7 @@ class DecodingPrograms:
     }
 
   def forget_uncompiled(self) -> None:
-    """Removes uncompiled programs from the set of needed programs."""
+    """Excludes programs that are not compiled yet from `counts`."""
     self._needed.intersection_update(list(self._programs))
 
   def encode(
@@ -269,11 +269,7 @@ class DecodingPrograms:
     max_position: Array,
   ) -> Search:
     search = jax.tree.map(
-      lambda x, new: x.at[slot_P].set(
-        _resize(new[row_P], x.shape), mode="drop"
-      ),
-      search,
-      encoded,
+      lambda x, new: _enter(x, slot_P, new[row_P]), search, encoded
     )
     decoding, decode = self._decoding(params), self._decode
     is_small = size.slots * decode.search.hypotheses(decode) <= SMALL
@@ -366,6 +362,15 @@ def _device(tree: Any) -> jax.Device:
   """Returns the device of the first array (or array shape) in a pytree."""
   sharding = getattr(jax.tree.leaves(tree)[0], "sharding", None)
   return next(iter(sharding.device_set)) if sharding else jax.local_devices()[0]
+
+
+def _enter(x: Array, slot_P: Array, new: Array) -> Array:
+  """Writes new rows into slots of an array and zeros where they are shorter."""
+  # Writing zeros first is faster than padding the new rows.
+  if new.shape[1:] != x.shape[1:]:
+    x = x.at[slot_P].set(0, mode="drop")
+  at = (slot_P, *(slice(size) for size in new.shape[1:]))
+  return x.at[at].set(new, mode="drop")
 
 
 def _resize(x: Array, shape: tuple[int, ...]) -> Array:
