@@ -57,7 +57,7 @@ def open_training_data(data: str, values: flags.FlagValues) -> DataLoader:
 
 
 def run(values: flags.FlagValues) -> Figures:
-  """Measures the reading speed over --seconds and to a shuffle window's end."""
+  """Measures reading over complete shuffle windows, for about --seconds."""
   figures: dict[str, tuple[float, str]] = {}
   with Timer() as first:
     loader = open_training_data(values.data, values)

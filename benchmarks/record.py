@@ -1,4 +1,4 @@
-"""Records results of all systems and commands to compare two versions.
+"""Records results of all systems and commands, to compare code versions.
 
   python -m benchmarks.record --output before.json
   python -m benchmarks.record --output after.json
@@ -127,7 +127,7 @@ def _records(work: pathlib.Path, _: list[str]) -> Record:
 
 
 def digests(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns digests of the shards, each split's features and the vocabulary."""
+  """Returns digests of a dataset's shards, features and vocabulary."""
   shards: dict[str, str] = {}
   hashes: dict[str, Any] = {}  # hash objects
   for path in sorted(folder.rglob("*.tfrecord-*")):

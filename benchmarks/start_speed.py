@@ -30,7 +30,7 @@ from jaxsyn.training import log
 
 
 def measure(command: list[str], steps: int, programs: str) -> Figures:
-  """Measures the times and speeds of the start of a training process.
+  """Measures time to the first steps, and FLOP rates while compiling and after.
 
   Args:
     command: Command of the training, without --workdir.

@@ -109,7 +109,7 @@ class Text:
 
 
 def manifest(vocabulary: int) -> dict[str, Any]:
-  """Returns an artificial manifest with the fields that `resolve` reads."""
+  """Returns an artificial manifest with the fields `plan.resolve` reads."""
   labels = [UNKNOWN, *(f"label {i}" for i in range(1, LABELS))]
   open_labels = {
     name: labels for name, annotation in ANNOTATIONS.items() if annotation.open

@@ -115,7 +115,7 @@ class DatasetTrainer(Trainer):
     self.tokens = 0
 
   def train(self) -> None:
-    """Trains on the next batch, and waits for the step."""
+    """Trains on the next batch, and waits until the step is finished."""
     batch = next(self._batches)
     placed = self.layout.place_batch(batch)
     self.state, metrics = self.program(placed)(self.state, placed)

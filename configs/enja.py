@@ -6,9 +6,10 @@ Train:   jaxsyn train --config enja:pascal \
 Data:    github.com/odashi/small_parallel_enja; both sides are tokenized, and
          English is lowercased. Scores are computed on MeCab's words if the extra
          "ja" is installed, or else on characters: jaxsyn score --language ja ...
-Results: 1,000 updates of 1,024 tokens, two seeds: 16.4 BLEU on MeCab's words for
-         transformer and for pascal (docs/results.md). Not measured to the end.
-Test:    the published dev part. The last 500 pairs of train are held out for
+Results: 1,000 updates with batches of 1,024 tokens, two seeds: 16.4 BLEU on MeCab's
+         words for both transformer and pascal (docs/results.md). Longer runs were
+         not measured.
+Test:    the published dev split. The last 500 pairs of train are held out for
          validation, so that the checkpoint is not selected on test data. 77 of
          the 500 test sources also occur in train, with other translations.
 """

@@ -1,8 +1,8 @@
 """Transformers that read dependency trees as graphs, and random-tree controls.
 
-Biases, masks and rotations for graphs and dependency trees, and the
-corresponding methods for positions in the sentence. Part of the table in
-`configs/systems.py`.
+The systems use biases, masks and rotations for graphs and dependency trees, or
+the corresponding methods for positions in the sentence. The table in
+`configs/systems.py` includes them.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Train:   jaxsyn train --config mafand_en_hau:pascal \
            --workdir runs/pascal_en_hau
 Data:    github.com/masakhane-io/lafand-mt, commit d441f8b, has JSON files in
          data/json_files/en-hau. DIR needs text files, hau.PART.en.gz and
-         hau.PART.hau.gz, PART being train, dev or test. To write them, in
-         data/json_files of a checkout:
+         hau.PART.hau.gz, where PART is train, dev or test. To write them, run
+         this code in data/json_files of a checkout:
 
            import gzip, json
            for part in ("train", "dev", "test"):

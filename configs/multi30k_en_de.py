@@ -9,8 +9,8 @@ Tests:   test_2016, test_2017, test_2018 and test_2017_mscoco (ambiguous COCO). 
 Results: transformer, three seeds, two CPU cores: after 19 minutes 39.2 BLEU on
          test_2016 and 31.0 on test_2017 (docs/results.md).
 Sizes:   Transformer-Tiny of Wu et al. 2021: 4+4 layers, width 128,
-         feed-forward 256, 4 heads, joint vocabulary of 8,000; dropout 0.2,
-         theirs is 0.3.
+         feed-forward 256, 4 heads, joint vocabulary of 8,000; but dropout
+         0.2 instead of 0.3.
 License: the captions are for non-commercial research and education.
 """
 

@@ -10,8 +10,8 @@ Files:   FOLDER contains corpus.en and corpus.de. For other names and languages,
            def get_config(system="transformer"):
              return own.get_config(system, files=("corpus.en", "corpus.fr"))
 
-Sizes:   Transformer-Tiny, trained as in base.small_corpus, for some ten
-         thousand pairs. For more text, increase config.model,
+Sizes:   Transformer-Tiny, trained as in base.small_corpus, for tens of
+         thousands of pairs. For more text, increase config.model,
          config.batch.tokens, config.train.steps and config.prepare.vocabulary.
 """
 

@@ -1,6 +1,6 @@
 """Systems that use parse trees in training but not in translation.
 
-Part of the table in `configs/systems.py`.
+The table in `configs/systems.py` includes them.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ Train:   jaxsyn train --config pud:pascal \
            --workdir runs/pud
 Sizes:   for fitting 800 pairs on a CPU in minutes, to test whether a system
          uses the trees. Too few pairs to learn translation.
-Pairs:   English to German; `pud("fr", "ja")` is another pair of LANGUAGES, in a
-         file such as this one or in Python.
+Pairs:   English to German. For another pair of LANGUAGES, call `pud("fr", "ja")`
+         in a file such as this one or in Python.
 
 The Parallel Universal Dependencies treebanks contain the same news and
 Wikipedia sentences in the same order in all languages. They are published as
-test sets of 1,000 lines, divided here into 800, 100 and 100. Sentences of an
-article are consecutive, so an article may span two parts.
+test sets of 1,000 lines, divided here into splits of 800, 100 and 100 lines.
+Sentences of an article are consecutive, so an article may span two splits.
 
 Data:    github.com/UniversalDependencies/UD_LANGUAGE-PUD, the file named
          xx_pud-ud-test.conllu; compressed and renamed to xx_pud.conllu.gz.

@@ -7,7 +7,7 @@ Train:   jaxsyn train --config quickstart:pascal \
 Results: three seeds, about a minute each on two CPU cores: transformer 59.9 BLEU,
          pascal 74.8, pascal_random_tree 62.1 (docs/results.md). This shows the
          effect of trees if words depend on their parents by construction
-         (preprocess/toy), which may differ for natural languages.
+         (preprocess/toy); the effect may differ for natural languages.
 """
 
 from __future__ import annotations

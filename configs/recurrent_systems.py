@@ -1,9 +1,9 @@
 """Systems with a recurrent encoder and decoder.
 
-Part of the table in `configs/systems.py`. The methods are those of Chen et al.
-2018, "Syntax-Directed Attention for Neural Machine Translation" (AAAI), and its
-baselines, such as Chen et al. 2017, "Neural Machine Translation with Source
-Dependency Representation" (EMNLP), from memory.
+The table in `configs/systems.py` includes them. The methods are those of Chen
+et al. 2018, "Syntax-Directed Attention for Neural Machine Translation" (AAAI),
+and its baselines, such as Chen et al. 2017, "Neural Machine Translation with
+Source Dependency Representation" (EMNLP, cited from memory).
 """
 
 from __future__ import annotations

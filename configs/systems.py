@@ -7,7 +7,7 @@ in --config.parts.encoder.parent_scaled.sigma=2.0; --helpconfig=parts prints
 them.
 
 Other systems are in `graph_systems.py` (the tree as a graph),
-`parsing_systems.py` (learning from trees, translation without) and
+`parsing_systems.py` (trees in training, but not in translation) and
 `recurrent_systems.py`. The first system of each architecture is the baseline,
 which has no modifiers.
 """

@@ -88,7 +88,7 @@ COMMANDS = {
 
 
 def again(name: str) -> str:
-  """Returns the shell prefix `jaxsyn NAME` or `python -m MODULE` of a command.
+  """Returns the shell prefix for calling a command as this process was called.
 
   It is `jaxsyn NAME` or `python -m MODULE`, like that of this process.
   """

@@ -77,7 +77,7 @@ def read_config(
 
 
 def with_defaults(config: Config) -> Config:
-  """Returns the config with its scoring tokenizer named explicitly.
+  """Returns the config with the default tokenizer for scoring filled in.
 
   Runs record this config, so that a tokenizer installed later does not change
   their scores.

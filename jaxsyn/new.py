@@ -134,7 +134,7 @@ def run(
   languages: tuple[str, str] = ("", ""),
   parsers: tuple[str, str] = (AUTO, NONE),
 ) -> NewConfig:
-  """Writes the config of a corpus to FOLDER, under the name of the folder.
+  """Writes the config of a corpus to FOLDER, in a file named after FOLDER.
 
   Args:
     folder: Folder of the config, the data and the runs; made if necessary.

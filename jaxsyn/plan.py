@@ -153,7 +153,7 @@ def check_trees(plans: Collection[Plan]) -> None:
 
 
 def check_parsed(plan: Plan, dataset: Dataset) -> list[str]:
-  """Returns warnings about splits in which many sentences lack needed trees.
+  """Returns warnings about splits that lack trees for many sentences.
 
   This includes controls: a sentence without a tree has no control tree either.
 

@@ -208,7 +208,7 @@ def _attention_logger(
 
 
 def _wrong_parents(config: Config, split: Split) -> dict[str, dict[str, float]]:
-  """Returns the fraction of words given a wrong parent, by split and side.
+  """Returns the fraction of artificially wrong parents, by split and side.
 
   Splits are those for training, validation and test. The result is empty unless
   config.data.tree is "wrong_parents".

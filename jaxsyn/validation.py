@@ -58,7 +58,7 @@ class Validator:
     split_transform: BatchTransform | None = None,
     attention_logger: AttentionLogger | None = None,
   ):
-    """Reads the validation split; opens the translator if it is needed.
+    """Reads the validation split; opens a translator for translation metrics.
 
     Args:
       plan: Plan of the run.

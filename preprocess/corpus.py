@@ -42,7 +42,7 @@ class Files:
 
   @property
   def names(self) -> tuple[str, ...]:
-    """Names of the one or two files."""
+    """Names of the source and target file, or of the single .tsv file."""
     return (self.source, self.target) if self.target else (self.source,)
 
   def check(self) -> None:

@@ -53,7 +53,7 @@ class Alternatives(OptionalFeature):
   }
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Collects the relation labels of usable alternative parses, by side."""
+    """Collects relation labels of alternative parses with matching words."""
     relations = {}
     for side in self._sides(examples.chunk.job.config.prepare):
       parses, _ = _matching_parses(examples, side)
@@ -117,7 +117,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns alternative parses with the same words as the best, and counts.
+  """Returns and counts alternative parses with the words of the best parse.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was
@@ -159,7 +159,7 @@ class Alignments(OptionalFeature):
   options: Mapping[str, str] = {"alignments": "alignments"}
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Checks the links, so that errors are reported with those of other files."""
+    """Checks the alignment links, so that errors are found before encoding."""
     if "alignments.0" in examples.chunk.split.streams:
       _links(examples.chunk, examples.pairs)
     return {}

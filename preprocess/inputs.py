@@ -176,7 +176,7 @@ def _warn_of_left_out(config: DataConfig, left_out: Mapping[str, str]) -> None:
 def _use_trees_of_treebanks(
   config: DataConfig, splits: Mapping[str, SplitInput]
 ) -> None:
-  """Takes trees from treebank raw files, unless trees or a parser are given."""
+  """Uses trees of treebank files, unless trees or a parser are configured."""
   parse = config.prepare.parse
   for side in parse.sides:
     if getattr(parse, f"{side}_conllu") or getattr(parse, side).parser.named:

@@ -72,7 +72,7 @@ class SplitInput:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PrepareJob:
-  """A dataset to prepare: its options, its input, and what stages have made.
+  """A dataset to prepare: its options, its input, and results of its stages.
 
   Parsers, vocabularies and summaries of stages are loaded when they are first
   used. They are not pickled.
@@ -103,12 +103,12 @@ class PrepareJob:
 
   @property
   def work(self) -> pathlib.Path:
-    """Folder of unfinished work, and of parses that later runs use again."""
+    """Folder of unfinished work, and of parses that later runs reuse."""
     return self.directory / "work"
 
   @property
   def outputs(self) -> Outputs:
-    """Folder of task outputs."""
+    """Folder with the output files of finished tasks."""
     return Outputs(self.work / f"stages-{self.key[:16]}-{FORMAT}")
 
   @property

@@ -73,7 +73,7 @@ class OptionalFeature:
     return streams
 
   def scan(self, examples: Examples, out: TaskOutput) -> Result:
-    """Collects the feature's labels in a chunk, which `manifest` combines."""
+    """Collects the feature's labels in a chunk; `manifest` combines them."""
     return {}
 
   def manifest(self, job: PrepareJob, results: Sequence[Result]) -> Result:

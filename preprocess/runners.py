@@ -188,7 +188,7 @@ _loaded = threading.local()  # pickled job of this thread, and the job
 
 
 def job_of(pickled: bytes) -> PrepareJob:
-  """Unpickles a job, which is done once per thread."""
+  """Unpickles a job; each thread caches the last one."""
   if getattr(_loaded, "pickled", None) != pickled:
     _loaded.pickled, _loaded.job = pickled, pickle.loads(pickled)
   return _loaded.job

@@ -28,7 +28,7 @@ _BLOCK = 1 << 20  # lines that get random numbers at once
 
 
 def apply_filters(job: PrepareJob, number: int, out: TaskOutput) -> Result:
-  """Filters the pairs in one chunk of the training split; checks other chunks.
+  """Filters the pairs of a training chunk; only checks chunks of other splits.
 
   For the training split, writes "codes", the code of each line; and "keys.N", the
   hashes and line indices of the kept pairs whose hash is in partition N.
@@ -62,7 +62,7 @@ def apply_filters(job: PrepareJob, number: int, out: TaskOutput) -> Result:
 
 
 def _codes(job: PrepareJob, pairs: Sequence[Pair]) -> np.ndarray:
-  """Returns the code of each training pair, before duplicates are known."""
+  """Returns each training pair's drop-reason code, before deduplication."""
   data, prepare = job.config.data, job.config.prepare
   languages: list[str] = []
   if prepare.clean.language:
@@ -140,7 +140,7 @@ def find_duplicates(job: PrepareJob, number: int, out: TaskOutput) -> Result:
 def select(
   job: PrepareJob, results: Sequence[Result], out: TaskOutput
 ) -> Result:
-  """Selects training pairs, except for the length limit in subwords.
+  """Selects the training pairs to keep, before the subword length limit.
 
   Writes "codes.N", the codes of the lines in training chunk N.
 
@@ -211,7 +211,7 @@ def _ranks(
 
 
 def codes_of(job: PrepareJob, number: int) -> np.ndarray:
-  """Returns the code of each line of a chunk, from `select`."""
+  """Returns the drop-reason code of each line in a chunk, from `select`."""
   chunk = job.chunk(number)
   if not chunk.is_train:
     return np.zeros(len(chunk.lines), np.uint8)

@@ -83,7 +83,7 @@ def make_trees(job: PrepareJob, number: int, out: TaskOutput) -> Result:
 
 
 def _write_rows(out: TaskOutput, part: str, texts: Iterable[str]) -> None:
-  """Writes the text of each row, and its size in bytes."""
+  """Writes the text or tree of each selected line, and its size in bytes."""
   data = [text.encode() for text in texts]
   out.write(part, b"".join(data))
   sizes = np.fromiter(map(len, data), np.int64, len(data))

@@ -148,7 +148,7 @@ def check_optional(rows: Rows, manifest: Mapping[str, Any]) -> None:
 
 
 def check_lines(line: np.ndarray, last: int) -> None:
-  """Raises InvalidExampleError unless line numbers ascend, after `last`."""
+  """Raises InvalidExampleError unless line numbers ascend and exceed `last`."""
   before = np.append(last, line[:-1])
   if (line <= before).any():
     i = int(np.argmax(line <= before))

@@ -1,4 +1,4 @@
-"""Checks and measures an accelerator with one command, without a network.
+"""Checks and measures an accelerator with one command, without network access.
 
   python -m benchmarks.accelerator --out accelerator.json [--minutes 20]
 

@@ -77,7 +77,7 @@ def run(
 def write_results(
   out: pathlib.Path, about: Row, chosen: Sequence[Measurement]
 ) -> None:
-  """Writes facts about the command and all measurements to a JSON file."""
+  """Writes all measurements, the command and its time limit to a JSON file."""
   lines = [
     {name: value for name, value in vars(one).items() if name != "measure"}
     for one in chosen
@@ -109,7 +109,7 @@ def in_process(measurement: Measurement, seconds: float) -> None:
 def run_process(
   command: list[str], measurement: Measurement, seconds: float
 ) -> None:
-  """Adds the rows that a process prints, and the end of its log if it fails.
+  """Adds rows printed by a process to a measurement; on failure, also its log.
 
   Raises:
     RuntimeError: The process failed or reached the time limit.

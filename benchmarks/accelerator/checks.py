@@ -124,7 +124,7 @@ def gradients(limits: BenchmarkLimits) -> Iterator[Row]:
 
 
 def steps(limits: BenchmarkLimits) -> Iterator[Row]:
-  """Compares training losses with a CPU run, a repeated run and a pmap run."""
+  """Compares losses on the accelerator with CPU, repeated and pmap runs."""
   no_dropout = {  # replicas draw their own
     f"model.transformer.{name}": 0.0
     for name in ("dropout", "attention_dropout", "activation_dropout")

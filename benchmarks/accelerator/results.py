@@ -1,4 +1,4 @@
-"""Lists all measurements, in the order in which they are made."""
+"""Lists the measurements of the accelerator benchmark in execution order."""
 
 from __future__ import annotations
 

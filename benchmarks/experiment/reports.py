@@ -76,7 +76,7 @@ def report(name: str, experiment: Experiment) -> pathlib.Path:
 
 
 def status(experiment: Experiment) -> str:
-  """Returns a status table of the blocks: standard deviations, but no means."""
+  """Returns a status table of the experiment's blocks, without mean scores."""
   rows = [["block", "runs", "minutes a run", "validation flat from update"]]
   rows[0] += [f"sd {metric}" for metric in METRICS]
   for name, block in BLOCKS.items():

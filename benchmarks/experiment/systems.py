@@ -1,4 +1,4 @@
-"""Lists the systems of a block; selects the best ones on validation data."""
+"""Lists an experiment block's systems; selects the best on validation data."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def _render(figures: Iterable[Figure | None]) -> list[Picture]:
 
 
 def _read(path: pathlib.Path, kind: str, text: str) -> list[Picture]:
-  """Returns the figures of a kind next to a sentence's JSON."""
+  """Reads the figures of one kind stored next to a sentence's JSON file."""
   found = sorted(path.parent.glob(f"{path.stem}.{kind}.*"))
   return [_picture(file.read_bytes(), file.suffix, text) for file in found]
 

@@ -179,7 +179,7 @@ class SeedDifference:
 
 @dataclasses.dataclass(frozen=True)
 class ComparedBucket(Bucket):
-  """Bucket of sentences of similar length or tree, with all systems' scores.
+  """Bucket of sentences similar in length or tree, with all systems' scores.
 
   Attributes:
     scores: Scores; empty without sentences.
@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the single-seed differences behind a mean difference."""
+    """Returns the difference for each seed, given the difference over seeds."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]
@@ -246,7 +246,7 @@ class TestSet:
   def with_interval(
     self, difference: Hierarchical
   ) -> Hierarchical | Difference:
-    """Returns a difference, or for one seed its test over sentences."""
+    """Returns the difference; with only one seed, its test over sentences."""
     if difference.low is not None:
       return difference
     return next(iter(self.of_each_seed(difference)), difference)

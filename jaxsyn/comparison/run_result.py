@@ -1,4 +1,4 @@
-"""Results of one run, in SYSTEM/seed_N/result.json, as reports need them.
+"""Results of one run, stored in SYSTEM/seed_N/result.json for reports.
 
 A report is computed from these files alone, on any machine, without data and
 checkpoints. They contain no text. Scores are stored as sufficient statistics of

@@ -36,7 +36,7 @@ DataName = Annotated[
 
 @dataclasses.dataclass(frozen=True)
 class Mixture:
-  """Additional training corpora: dataset directories, same vocabulary."""
+  """Additional training corpora: datasets with the same vocabulary."""
 
   folders: tuple[Folder, ...] = option(
     (),
@@ -149,7 +149,7 @@ class Clean:
 
 @dataclasses.dataclass(frozen=True)
 class SideParser:
-  """Parser of one side, for corpora without trees and for text to translate."""
+  """Dependency parser for source or target text that comes without trees."""
 
   parser: ParserSpec = choice(
     PARSERS,

@@ -218,7 +218,7 @@ def features(manifest: Manifest) -> dict[str, Feature]:
 def features_for(
   manifest: Manifest, required: Collection[str]
 ) -> tuple[str, ...]:
-  """Returns the names of all features needed in a system's batches.
+  """Returns the names of all features needed in the batches of a model.
 
   Args:
     manifest: Manifest of the dataset.
@@ -309,7 +309,7 @@ def relation_ids(labels: Iterable[str]) -> dict[str, int]:
 
 
 def encoding(manifest: Manifest) -> dict[str, Any]:
-  """Returns the keyword arguments of `encode_all` for a dataset's labels.
+  """Returns a dataset's annotations and label ids as `encode_all` arguments.
 
   Returns: dictionary with "relations", side -> relation label -> id;
     "annotations"; and "labels", side -> open annotation -> label -> id.

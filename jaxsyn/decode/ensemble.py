@@ -1,4 +1,4 @@
-"""Models that choose the next subword together; a single run is an ensemble of one.
+"""Ensembles: one or several models whose log probabilities are averaged.
 
 An ensemble is log-linear: the log probabilities of the next subword are averaged
 with weights, and renormalized over the vocabulary at each step,

@@ -28,7 +28,7 @@ class Batcher:
     *,
     batch_transform: BatchTransform | None = None,
   ):
-    """Sets the features in the batches, and the user's batch transform.
+    """Creates a batcher for models that read the given source features.
 
     Args:
       features: Source features that each model reads, in addition to the ids.

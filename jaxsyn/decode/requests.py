@@ -49,7 +49,7 @@ class Request:
 
 
 def as_request(source: Source | Request, index: int) -> Request:
-  """Returns a source as a request, whose index is `index` if it has none."""
+  """Converts a source sentence to a request; sets its index if it has none."""
   result = source if isinstance(source, Request) else Request(source)
   if result.index is not None:
     return result
@@ -57,7 +57,7 @@ def as_request(source: Source | Request, index: int) -> Request:
 
 
 def parse_json(text: str, name: str) -> Any:
-  """Parses JSON strictly; see `jaxsyn.storage.files.parse_json`.
+  """Parses JSON; rejects duplicate keys and strings that are invalid Unicode.
 
   Args:
     text: JSON.

@@ -145,7 +145,7 @@ class SourceReader:
     return Fitted(full_text, pieces, source, is_cut)
 
   def example(self, source: Source) -> dict[str, Any]:
-    """Converts one sentence (`Fitted.read`) to the model's input arrays."""
+    """Converts one source, truncated by `fit`, to the model's input arrays."""
     return self.encode([source], {})[0]
 
   def encode(

@@ -144,7 +144,7 @@ class Translator:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair (number of compiled programs, number of needed programs)."""
+    """Pair (number of compiled programs, number compiled or to be compiled)."""
     return self._programs.counts
 
   def note(self) -> str:
@@ -253,7 +253,7 @@ class Translator:
     self._params_leaves, self._params_copies = [], {}
 
   def sizes(self, examples: Sequence[Example]) -> set[PoolSize]:
-    """Returns the initial pool sizes for translating the examples."""
+    """Returns the array sizes with which decoding of the examples starts."""
     return {job.size for job in self._jobs(examples)}
 
   def compile(self, params: Sequence[Any], examples: Sequence[Example]) -> None:

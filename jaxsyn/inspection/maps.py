@@ -122,7 +122,7 @@ class MapReader:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair (number of compiled programs, number of needed programs)."""
+    """Pair (number of programs compiled so far, number of programs called)."""
     return self._counter.programs
 
   def __call__(

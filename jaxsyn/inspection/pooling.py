@@ -37,7 +37,7 @@ class Units:
 
 
 class TargetUnits(NamedTuple):
-  """Row and column labels of a translation's attention maps, and subwords.
+  """Row and column labels of a translation's attention maps, and its subwords.
 
   Attributes:
     rows: Units of decoder and cross-attention: predicted words, then EOS.

@@ -253,7 +253,7 @@ class Decoder(nn.Module):
     features: SentenceFeatures,
     masks: tuple[ArrayLike, ...],
   ) -> tuple[DecoderState, list[Array], list[Array]]:
-    """Returns the new state, and context_BNE and weight_BNS of each window.
+    """Returns the new state, and each window's context (BNE) and weights (BNS).
 
     Args:
       gates_BNZG: Previous subword, after `Cell.input` of the first cell.

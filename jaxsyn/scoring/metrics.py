@@ -142,7 +142,7 @@ class Ter(SacreBleuMetric):
 
 
 def _scores(formula: Any, sum_JI: np.ndarray) -> np.ndarray:
-  """Returns the scores of one of sacreBLEU's metrics, one per row."""
+  """Returns a sacreBLEU metric's score for each row of summed statistics."""
   scores = [formula._compute_score_from_stats(row).score for row in sum_JI]
   return np.array(scores, np.float64)
 

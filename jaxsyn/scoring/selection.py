@@ -67,7 +67,7 @@ def name_of(selection: str) -> str:
 
 
 def check(selection: str) -> None:
-  """Raises ValueError if a stored score is by an unknown metric.
+  """Raises ValueError if the metric of a stored score is unknown.
 
   Args:
     selection: Field of the score, as read from a file.

@@ -90,7 +90,7 @@ def summary(language: str) -> str:
 
 
 def is_known(language: str) -> bool:
-  """Returns whether a text is a language code or one of ALIASES."""
+  """Returns whether a text is a known language code or name (`ALIASES`)."""
   return short(language) in TWO_LETTER_CODES or bool(_suitable(language))
 
 

@@ -91,10 +91,10 @@ class _Input(NamedTuple):
 
 
 class Worker:
-  """Thread that uses the devices, with a queue of jobs for each run."""
+  """Thread that runs models on the devices, with a job queue for each run."""
 
   def __init__(self, *, max_waiting: int, max_sentences: int = 0):
-    """Starts the thread that uses the devices.
+    """Starts the thread that runs models on the devices.
 
     Args:
       max_waiting: Maximum number of waiting sentences.
@@ -156,7 +156,7 @@ class Worker:
     return sum(len(job.waiting) for job in jobs)
 
   def _work(self, run: ServedRun) -> None:
-    """Translates or inspects one batch of a run; schedules the next batch."""
+    """Processes a batch from one served model's queue; schedules the next."""
     with self._lock:
       batch = [] if self._is_closed else self._take_batch(run)
     # Those that are cancelled from here on end during the search.

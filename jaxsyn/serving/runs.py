@@ -55,7 +55,7 @@ def run_locations(arguments: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _is_run(folder: str) -> bool:
-  """Returns whether a path, even with "=" or ",", is a local run directory."""
+  """Returns whether an unsplit string is the path of a local run directory."""
   if hub.is_named(folder) or remote.is_remote(folder):
     return False
   return files.is_file(files.path_of(folder) / workdir.CONFIG)

@@ -182,7 +182,7 @@ class Service:
     return Response(body, media_type="application/json")
 
   async def _read(self, request: Request, *names: str) -> ServiceRequest:
-    """Reads and checks the body of a request, which may have the given names."""
+    """Reads and checks a request body, which may have the fields in `names`."""
     self._check_origin(request)
     if self.state != "ok":
       raise _busy(f"the server is {self.state}.")

@@ -65,7 +65,7 @@ def of_flags(
 
 
 def _items(values: flags.FlagValues) -> Iterable[Any]:
-  """Returns the items of the input: sentences or requests, faults, pauses."""
+  """Returns sentences or requests, and markers for invalid lines and pauses."""
   if values.json or values.input.endswith(JSON):
     if values.conllu:
       raise InputError("--json and --conllu: the input is one of them.")
@@ -77,7 +77,7 @@ def _items(values: flags.FlagValues) -> Iterable[Any]:
 def _json_requests(
   path: str | os.PathLike[str],
 ) -> Iterator[Request | Faulty | None]:
-  """Yields the requests in JSON lines, and a `Faulty` for each invalid line."""
+  """Yields a request per JSON line, or a `Faulty` item if it is invalid."""
   indices = itertools.count(1)
   for line in text.arriving_lines(path):
     if line is PAUSE:

@@ -37,7 +37,7 @@ LabelledArray = tuple[np.ndarray, AxisLabels]
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-  """Parameters of a model by name, with subword or relation labels of axes.
+  """Parameters of a model by name, with subwords or relations as axis labels.
 
   Attributes:
     arrays: Name -> array; of a new model, shapes suffice.
@@ -66,7 +66,7 @@ class MatchedArray:
 def labels(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path
 ) -> dict[str, dict[int, Labels]]:
-  """Returns labels for all parameter axes that index subwords or relations.
+  """Returns the subwords or relations that index the axes of parameters.
 
   Such axes are found by comparing the model with one for larger vocabularies, so
   that modifiers and architectures need not declare them.
@@ -107,7 +107,7 @@ def labels(
 def tokens(
   plan: Plan, manifest: Mapping[str, Any], folder: pathlib.Path, side: str
 ) -> Labels:
-  """Returns the label of each vocabulary id: subwords, then other symbols.
+  """Returns the string of each vocabulary id: subwords, task symbols and tags.
 
   Args:
     plan, manifest, folder: See `labels`.
@@ -183,7 +183,7 @@ def _candidates(name: str, source: Named) -> list[LabelledArray]:
 
 
 def _has_same_axes(first: AxisLabels, second: AxisLabels) -> bool:
-  """Returns whether rows of one array can be copied to another by label."""
+  """Returns whether two arrays share their only labeled axis, or all labels."""
   is_one_axis = len(first) < 2 and set(first) == set(second)
   return is_one_axis or dict(first) == dict(second)
 

@@ -110,9 +110,7 @@ def check(
   manifest: Mapping[str, Any],
   but: Callable[[str], bool] = lambda run: False,
 ) -> None:
-  """Checks the teachers of a run, without reading their parameters.
-
-  Raises InputError like `read`.
+  """Raises InputError if a teacher does not fit the run; reads no parameters.
 
   Args:
     plan, manifest: See `read`.

@@ -152,7 +152,7 @@ def _placed(value: np.ndarray, like: jax.Array) -> jax.Array:
 
 
 def _messages(origin: Mapping[str, Any], unknown: str) -> tuple[str, ...]:
-  """Describes the copied and the random parameters, one line per kind."""
+  """Returns log lines on the copied, random and unused parameters."""
   copied, rows, fresh = origin["taken"], origin["rows"], origin["fresh"]
   count = len(copied) + len(rows) + len(fresh)
   lines = [

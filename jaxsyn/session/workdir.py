@@ -244,7 +244,7 @@ def hashes(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def is_intact(path: pathlib.Path, digest: str) -> bool:
-  """Returns whether a file exists and has a SHA-256."""
+  """Returns whether a file exists and has the given SHA-256."""
   return files.is_file(path) and checksums.sha256_of(path) == digest
 
 

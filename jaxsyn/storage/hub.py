@@ -1,4 +1,4 @@
-"""Downloads of models from the Hugging Face Hub, hub:OWNER/NAME[@REVISION].
+"""Downloads models from the Hugging Face Hub, named hub:OWNER/NAME[@REVISION].
 
 A model written by `jaxsyn export --format safetensors` and uploaded by its
 owner is downloaded once, to the cache of huggingface_hub (extra "hub"), and

@@ -158,7 +158,7 @@ def sizes(folder: PathLike, prefix: str = "") -> dict[str, int]:
 def upload(
   folder: PathLike, target: PathLike, names: Iterable[str], last: str = ""
 ) -> None:
-  """Uploads files of a local directory to a store; the file `last` comes last.
+  """Uploads files of a local directory to a store; `last` is uploaded last.
 
   The names are relative to both directories.
   """

@@ -44,9 +44,10 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether the decoder state after reading a subword predicts its parent.
+    """Whether a subword's parent is predicted by the next row of the decoder.
 
-    Otherwise the row before, which predicts the subword, parses it.
+    The next row has read the subword. Otherwise the row that predicts the
+    subword also predicts its parent.
     """
     return self.site.stack == "decoder" and self.spec.rows == "input"
 

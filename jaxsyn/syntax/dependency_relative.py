@@ -20,9 +20,9 @@ from jaxsyn.syntax.relative import Labelled, LabelledModifier
 
 
 def depth_BQM(features: SentenceFeatures) -> Array:
-  """Returns the tree depth of each key m minus that of each query q (Eq. 16).
+  """Returns the tree depth of each key minus the tree depth of each query.
 
-  It is undefined where a subword has no word.
+  This is Eq. 16. The difference is undefined where a subword has no word.
 
   Args:
     features: Features with `word_BS` and `head_BW`.

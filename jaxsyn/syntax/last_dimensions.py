@@ -27,7 +27,7 @@ LAST_DIMENSIONS = "the last dimensions of the embeddings"
 
 
 class LabelTable(nn.Embed):
-  """Embedding table for labels; unknown labels are treated as label 0."""
+  """Embedding table for subword labels; ids out of range count as label 0."""
 
   def __call__(self, label_BS: Array) -> Array:
     """Returns the embedding vector of each label in float32.
@@ -40,7 +40,7 @@ class LabelTable(nn.Embed):
 
 
 def label_table(labels: int, size: int, site: AttentionSite) -> LabelTable:
-  """Creates an embedding table for labels, scaled like the token embeddings.
+  """Creates an embedding table for subword labels, scaled like that of tokens.
 
   Args:
     labels: Number of labels, with ids from 1. Label 0 is "no label".

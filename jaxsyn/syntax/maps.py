@@ -102,7 +102,7 @@ class Maps:
     return cls(tuple(published.values()))
 
   def find(self, **fields: str | int) -> tuple[Published, ...]:
-    """Returns the sown arrays with the given stack, layer and other fields.
+    """Returns the exposed arrays with the given stack, layer, modifier or kind.
 
     Raises:
       InputError: There is no match; the message lists the published maps.

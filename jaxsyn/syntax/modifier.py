@@ -163,7 +163,7 @@ class ModifierSpec(Choice):
 
   @property
   def at_embeddings(self) -> bool:
-    """Whether the modifier changes the encoder's input or output."""
+    """Whether the modifier changes the encoder's embeddings or its output."""
     stages = self.modifier
     return (
       stages.embed is not Modifier.embed

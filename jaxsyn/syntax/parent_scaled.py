@@ -36,7 +36,7 @@ def parent_offset_BQM(parent_BQ: Array, length_M: int) -> Array:
 
 
 def is_parent_BQM(parent_BQ: Array, length_M: int) -> Array:
-  """Returns a mask of the keys at the middle of each query's parent.
+  """Returns a mask of the keys in the middle of each query's parent word.
 
   The paper calls these weights "parent-only" (Table 7b). Keys nearer than one
   subword count: the middle subword of an odd number, and both middle subwords

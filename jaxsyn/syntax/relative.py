@@ -41,7 +41,7 @@ def _one_hot_QML(label_1QM: Array, labels: int, dtype: jnp.dtype) -> Array:
 
 @jax.custom_vjp
 def spread(value_BQHL: Array, label_BQM: Array) -> Array:
-  """Looks up the value of each query-key pair by the label of the pair.
+  """Looks up a value for each query-key pair by its relative-position label.
 
   The result is value[b,q,h,label[b,q,m]]. Gathers, and scatters in the backward
   pass, are slow on many devices. Labels that all sentences share (B = 1 in
@@ -69,7 +69,7 @@ def spread(value_BQHL: Array, label_BQM: Array) -> Array:
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def collect(weight_BHQM: Array, label_BQM: Array, labels: int) -> Array:
-  """Sums each query's attention weights by the label of the query-key pair.
+  """Sums each query's attention weights over the keys with the same label.
 
   The result is out[b,q,h,l] = Σ_m weight[b,h,q,m] · [label[b,q,m] = l], the
   transpose of `spread`.
@@ -155,7 +155,7 @@ class Labelled(OnAllHeads):
 
 
 class LabelledModifier(HeadsModifier):
-  """Base class of modules with a learned vector per query-key label."""
+  """Base class of modules with a learned vector per relative-position label."""
 
   def setup(self) -> None:
     spec: Labelled = self.spec
@@ -175,11 +175,11 @@ class LabelledModifier(HeadsModifier):
       self.value_LK = both_LK if spec.tie else table("value_LK")
 
   def used_labels(self, features: SentenceFeatures) -> int:
-    """Returns how many of the first rows of the label table are used."""
+    """Returns the number of labels that can occur; their vectors come first."""
     return self.spec.labels
 
   def label_BQM(self, features: SentenceFeatures) -> Array:
-    """Returns the label of each query-key pair, from 0; -1 for no label.
+    """Returns the relative-position label of each query-key pair; -1: no label.
 
     B is 1 if labels do not depend on the sentence.
     """

@@ -57,7 +57,7 @@ def steps_BWW(features: SentenceFeatures) -> tuple[Array, Array]:
 def edges_EBWW(
   features: SentenceFeatures, max_edges: int, relations: int
 ) -> Array:
-  """Returns relation and direction ids of the first edges of each tree path.
+  """Returns the (relation, direction) id of each tree path's first edges.
 
   Args:
     features: Features with `head_BW`, `relation_BW` and `tree_distance_BWW`.

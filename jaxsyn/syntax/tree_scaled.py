@@ -23,11 +23,11 @@ from jaxsyn.syntax.modifier import Modifier
 
 
 def edges_BSS(features: SentenceFeatures) -> tuple[Array, Array]:
-  """Returns the tree distances between subwords, and a mask of far pairs.
+  """Returns subword tree distances, and a mask of those that count as infinite.
 
-  EOS is far from everything but itself. In the authors' code it has the largest
-  distance of the batch, even to itself; here a sentence does not depend on its
-  batch.
+  EOS is infinitely far from everything but itself. In the authors' code it has
+  the largest distance of the batch, even to itself; here a sentence does not
+  depend on its batch.
 
   Returns:
     edges_BSS, float32, and far_BSS, boolean.
@@ -42,7 +42,7 @@ class _TreeScaled(GaussianModifier):
   def _sparse(
     self, features: SentenceFeatures
   ) -> tuple[Array, Array, Array | None]:
-    """Returns tree distances and the masks of far and of dropped pairs."""
+    """Returns tree distances, and masks of infinite and dropped distances."""
     spec: TreeScaled = self.spec
     has_path_BSS = features.tree_distance_BSS != OTHER_TREE
     edges, far_BSS = edges_BSS(features)

@@ -88,7 +88,7 @@ class CheckpointFolder:
     return sorted(int(name) for name in names if _STEP.fullmatch(name))
 
   def remove_unfinished(self) -> None:
-    """Removes unfinished checkpoints, and what remains of removed ones.
+    """Removes unfinished checkpoints and incompletely removed ones.
 
     Only the one process that writes checkpoints may call this.
     """
@@ -275,7 +275,7 @@ def _with_sharding(leaf: Any) -> Any:
 
 
 def _raise_on_all_hosts(reason: str) -> None:
-  """Raises CorruptFileError on all hosts if any host reports a reason."""
+  """Raises CorruptFileError on all hosts if any host found a corrupt file."""
   if first := hosts.first_reason_on_any_host(reason):
     raise CorruptFileError(first)
 

@@ -60,7 +60,7 @@ class MetadataHandler(ocp.AsyncCheckpointHandler):  # type: ignore[misc]  # no t
   _args: Any = None  # of the checkpoint that is being written
 
   async def async_save(self, directory: epath.Path, args: MetadataSave) -> None:
-    """Keeps the arguments: the files of the arrays are not complete yet."""
+    """Keeps the arguments until `finalize`, when all arrays are written."""
     self._args = args
 
   def save(self, directory: epath.Path, args: MetadataSave) -> None:

@@ -1,4 +1,4 @@
-"""Reads parameters from checkpoints of a run that may be training.
+"""Reads parameters from checkpoints of a run that may still be training.
 
 Reading does not write files. A corrupt checkpoint is an error, which
 `jaxsyn.session.parameters` explains: no other one is read instead.
@@ -198,7 +198,7 @@ class CheckpointReader:
     return newest
 
   def _check_no_best(self) -> None:
-    """Raises CorruptFileError if a validation has chosen a best checkpoint."""
+    """Raises CorruptFileError if the newest train state records a best step."""
     intact, _ = self.last.newest(self.last.metadata)
     step = intact[0][1]["content"].get("best_step", -1) if intact else -1
     if step >= 0:
@@ -213,7 +213,7 @@ class CheckpointReader:
 def _intact(
   newest: tuple[list[tuple[int, Any]], dict[int, str]],
 ) -> list[tuple[int, Any]]:
-  """Returns the checkpoints that `CheckpointFolder.newest` read.
+  """Returns the checkpoints of `CheckpointFolder.newest` if none is corrupt.
 
   Raises:
     CorruptFileError: It skipped a corrupt checkpoint.

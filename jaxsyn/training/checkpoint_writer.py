@@ -62,7 +62,7 @@ class CheckpointWriter(CheckpointReader):
   """
 
   def __init__(self, workdir: pathlib.Path | str, keep: int = 3):
-    """Creates the directories, and removes unfinished checkpoints.
+    """Creates the checkpoint directories; removes unfinished checkpoints.
 
     Args:
       workdir: Run directory.
@@ -145,7 +145,7 @@ class CheckpointWriter(CheckpointReader):
     return not manager.is_saving_in_progress()
 
   def close(self) -> None:
-    """Waits until all checkpoints are written, then ends the threads."""
+    """Waits until all checkpoints are written, then ends Orbax's threads."""
     try:
       self.wait()
     finally:

@@ -1,4 +1,4 @@
-"""Losses for attention heads that learn to parse, and for their agreement.
+"""Losses for parsing heads, and for agreement of source and target parses.
 
 They read what supervised modifiers publish (`jaxsyn.syntax.supervised`): for
 each subword, a distribution over the subwords of its side, and the target: the
@@ -34,7 +34,7 @@ SIDES = {"encoder": "source", "decoder": "target"}
 
 
 def parses(maps: Maps, stack: str) -> tuple[Published, ...]:
-  """Returns log distributions over parents from attention heads that parse.
+  """Returns log distributions over parents that attention heads predict.
 
   The lowest layer comes first.
   """
@@ -212,7 +212,7 @@ class Synchronisation(LayerLoss):
     return sum_B, jnp.sum(real_BT, axis=1)
 
   def normalize(self, mapped_BTT: Array, visible_BTT: Array) -> Array:
-    """Normalizes the rows of the mapped parse over their unmasked entries.
+    """Normalizes the rows of the projected source parse over unmasked entries.
 
     These sum to 1; all others become 0.
     """

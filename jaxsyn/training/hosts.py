@@ -148,7 +148,7 @@ def all_gather_json(content: Any) -> list[Any]:
 
 
 def first_reason_on_any_host(reason: str) -> str:
-  """Returns the first failure reason of any process, equal on all, or ""."""
+  """Gathers failure reasons of all processes; returns the first, or ""."""
   return next(filter(None, all_gather_json(reason)), "")
 
 
@@ -331,7 +331,7 @@ def _exit_unjoined(values: flags.FlagValues) -> None:
 
 
 def _first_outcome(client: Any, key: str, outcome: str) -> str:
-  """Publishes this process's outcome; returns the first published, or "".
+  """Publishes a process's outcome; returns the first of any process, or "".
 
   "" stands for no outcome so far, of this process or of any.
   """

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 def records(run: pathlib.Path) -> tuple[list[dict[str, Any]], list[int]]:
-  """Reads the valid records of a run's log, and numbers of corrupt lines.
+  """Reads a run's log: its valid records, and line numbers of corrupt lines.
 
   A last line without a line end, which is being written or was interrupted by a
   kill, is neither.

@@ -132,7 +132,7 @@ def parameter_spec(path: Sequence[Any], x: Any, mesh: Mesh) -> PartitionSpec:
 
 
 def _tensor_axis(path: Sequence[Any], ndim: int) -> tuple[int | None, str]:
-  """Returns the array axis split by tensor parallelism, and its size option."""
+  """Returns the axis split by tensor parallelism, and its config option."""
   names = [str(key.key) for key in path if isinstance(key, DictKey)]
   module, name = ["", "", *names][-2:]
   if entry := _TENSOR_AXES.get((module, name, ndim)):

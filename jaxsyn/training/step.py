@@ -65,7 +65,7 @@ class TrainState:
 
   @property
   def evaluated(self) -> Params:
-    """Parameters to evaluate: the moving average, or else the current ones."""
+    """Parameters to evaluate: moving average if enabled, else the latest."""
     return self.params if self.ema is None else self.ema
 
 

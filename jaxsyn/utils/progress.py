@@ -181,7 +181,7 @@ def bar(name: str, total: int | None = None, **options: Any) -> Iterator[Bar]:
 
 
 def compiling(*programs: tuple[int, int]) -> str:
-  """Returns a progress note about programs that are still to be compiled.
+  """Returns a note on how many jitted programs are compiled; "" if all are.
 
   It is "" if all programs are compiled.
 
@@ -206,7 +206,7 @@ class CompileCounter:
 
   @property
   def programs(self) -> tuple[int, int]:
-    """Pair (number of compiled programs, number of needed programs)."""
+    """Pair (number of programs compiled so far, number of programs called)."""
     return len(self._compiled), len(self._needed)
 
   @contextlib.contextmanager

@@ -222,7 +222,7 @@ class BatchSampler:
     return self._windows.examples / count * len(first)
 
   def subwords(self, planned: PlannedBatch) -> tuple[int, int]:
-    """Returns a batch's numbers of source and target subwords, unpadded."""
+    """Returns a batch's source and target subword counts, without padding."""
     if self._resampled:
       return self._resampled.subwords(planned.window, planned.ids)
     source, target = (
@@ -242,7 +242,7 @@ class BatchSampler:
     return 1.0 - real / positions
 
   def in_order(self) -> list[PlannedBatch]:
-    """Returns the evaluation batches, largest shapes first in each window.
+    """Returns the planned batches of an evaluation pass, which is not shuffled.
 
     Each window of examples that fit in memory has its longest examples first.
     """

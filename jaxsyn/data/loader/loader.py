@@ -191,7 +191,7 @@ class DataLoader:
   def _with_examples(
     self, plan: Iterable[PlannedBatch]
   ) -> Iterator[tuple[PlannedBatch, LoadedExamples | None]]:
-    """Yields planned batches, and loads the examples of each window.
+    """Yields planned batches with the examples of their shuffling window.
 
     The examples are None if the complete split is in memory.
     """

@@ -37,7 +37,7 @@ from jaxsyn.errors import InputError
 
 
 def tags(mixture: Mixture, manifest: Mapping[str, Any]) -> list[int]:
-  """Returns the id of each additional corpus's source tag; [] without tags."""
+  """Returns the id of the tag on each added corpus's sources; [] if unused."""
   first = manifest["vocabulary"]["source"]["size"]
   return [first + k for k in range(len(mixture.folders) * mixture.tags)]
 

@@ -171,7 +171,7 @@ class ResampledSubwords(Transform):
     return self._split.lengths._replace(**scaled)
 
   def sizes(self, window: Window, ids: np.ndarray) -> list[np.ndarray]:
-    """Returns the source and target lengths of examples after sampling.
+    """Returns each example's source and target length after subword sampling.
 
     A length is never below the stored one, which determines the words of its
     batch shape. The samples are cached until they are used.
@@ -190,7 +190,7 @@ class ResampledSubwords(Transform):
     return sizes
 
   def subwords(self, window: Window, ids: np.ndarray) -> tuple[int, int]:
-    """Returns the total source and target subword counts after sampling."""
+    """Returns the examples' total source and target subwords after sampling."""
     source, target = (int(side[ids].sum()) for side in self._split.lengths[:2])
     rows = self._sampled(window, ids)
     if "source" in self._sides:

@@ -159,9 +159,9 @@ class AuxiliaryTask:
 def _labels(
   auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]
 ) -> list[str] | None:
-  """Returns the labels of source-tree brackets; None if there are no trees.
+  """Returns the relation or constituent labels of source trees, or None.
 
-  The label at index i has the id i + 1.
+  The label at index i has the id i + 1. None: the dataset has no trees.
   """
   is_dependency = auxiliary.brackets == "dependency"
   by_side = manifest.get("relations" if is_dependency else "brackets", {})
@@ -193,7 +193,7 @@ def symbols(
 
 
 def tag(auxiliary: AuxiliaryTask, manifest: Mapping[str, Any]) -> int | None:
-  """Returns the id of the source tag that requests a translation, or None."""
+  """Returns the id of the source symbol that requests translation, or None."""
   if not auxiliary.task.tags:
     return None
   return manifest["vocabulary"]["source"]["size"] + linearise.TRANSLATE

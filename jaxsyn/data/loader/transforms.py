@@ -62,7 +62,7 @@ class Transform:
   recomputed: frozenset[str] = frozenset()
 
   def required(self, features: Collection[str]) -> set[str]:
-    """Returns the additional features needed to compute given features."""
+    """Returns which features the transform reads to compute the given ones."""
     del features
     return set()
 
@@ -98,7 +98,7 @@ class ControlTrees(Transform):
 
 
 def sides_of_heads(features: Iterable[str]) -> tuple[str, ...]:
-  """Returns the sides on which the features depend on words' parents."""
+  """Returns the sides (source, target) that have features based on parents."""
   stored = {COMPUTED_FROM.get(name, name) for name in features}
   return tuple(s for s in SIDES if {f"{s}_{n}" for n in OF_HEADS} & stored)
 
@@ -194,7 +194,7 @@ def translations(
   transforms: Sequence[Transform] = (),
   tagged: bool = True,
 ) -> Examples:
-  """Returns a split's examples with the config's trees and task tags applied.
+  """Returns a split's examples with the configured tree type and task tags.
 
   Args:
     split: Opened split.

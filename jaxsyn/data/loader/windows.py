@@ -116,7 +116,7 @@ class Windows:
         yield np.concatenate([self._ids(*block, epoch) for block in blocks])
 
   def _ids(self, block: int, count: int, epoch: int) -> np.ndarray:
-    """Returns `count` of a block's example indices, sampled if necessary."""
+    """Returns all example indices of a block, or a random sample of `count`."""
     begin, end = self.block_start[block : block + 2]
     ids = np.arange(begin, end)
     if count == end - begin:

@@ -100,7 +100,7 @@ def blocks_of_text(text: str, name: str) -> list[Block]:
 def blocks(
   lines: Iterable[bytes | None], file: str
 ) -> Iterator[Block | Faulty | None]:
-  """Yields the trees in CoNLL-U lines, and an error object per bad tree.
+  """Yields the trees in CoNLL-U lines, and an error object per malformed tree.
 
   A PAUSE among the lines is yielded too.
 

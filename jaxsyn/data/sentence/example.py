@@ -153,7 +153,7 @@ def _with_eos(sentences: Iterable[list[int]]) -> Ragged:
 def _sentence_seeds(
   seed: int, id_S: np.ndarray, subwords: np.ndarray
 ) -> list[int]:
-  """Returns the random-tree seed of each sentence in a run.
+  """Returns a seed for each sentence, which determines its random tree.
 
   It depends on the run's seed and the subword ids only, so a sentence has the same
   random tree in training and translation of a run, and another tree in runs of other

@@ -24,7 +24,7 @@ TRANSLATE, PARSE, END, HEAD, OPEN = range(5)
 
 
 def symbols(labels: Iterable[str]) -> tuple[str, ...]:
-  """Returns the symbols of linearized trees: task tags, head mark, brackets."""
+  """Returns the symbols of linearized trees: task tags, word mark, brackets."""
   return ("<TR>", "<PA>", ")", "^", "(?", *(f"({label}" for label in labels))
 
 
@@ -75,13 +75,13 @@ def linearise(
 
 
 def numbers(bracketing: np.ndarray) -> np.ndarray:
-  """Converts a bracketing's elements to symbol indices; words become HEAD."""
+  """Converts a bracketed tree to symbol indices; words share one index."""
   bracket = np.where(bracketing == CLOSE, END, OPEN + opening(bracketing))
   return np.where(bracketing >= 0, HEAD, bracket).astype(np.int32)
 
 
 def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
-  """Returns the symbol indices of a bracketing whose words are removed.
+  """Returns a bracketed tree without its words, as an array of symbol indices.
 
     (root (nsubj (det ) ^ ) ^ (obj (det ) ^ ) )
 
@@ -100,7 +100,7 @@ def skeleton(bracketing: np.ndarray, heads: bool) -> np.ndarray:
 
 
 def of_subwords(bracketing: np.ndarray, word_S: np.ndarray) -> np.ndarray:
-  """Replaces the words of a bracketing with their subword positions.
+  """Replaces the words of a bracketed tree with their subword positions.
 
   A word without subwords is omitted.
   """

@@ -27,7 +27,7 @@ def is_conllu(path: str | os.PathLike[str]) -> bool:
 
 
 def sentences(path: str, trees: bool) -> Iterator[Source | Faulty | None]:
-  """Yields an input's lines or parses, and PAUSE while the next one is pending.
+  """Yields an input's lines or parses, and the marker PAUSE before each wait.
 
   Consecutive trees with the same sent_id are one sentence, which is complete
   when the next one begins. A tree without sent_id is complete at its blank line.
@@ -87,7 +87,7 @@ def _parse(group: list[conllu.Block | Faulty]) -> conllu.Parse | Faulty:
 
 
 def chunks(items: Iterable[T | None], max_items: int) -> Iterator[list[T]]:
-  """Yields lists of up to `max_items` items; a PAUSE ends a list early.
+  """Yields lists of up to `max_items` items; a PAUSE marker ends one early.
 
   A shorter list means that no more items are available for now; after a full list
   it may be empty. Items before an exception are yielded before it is raised.

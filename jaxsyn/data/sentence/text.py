@@ -70,7 +70,7 @@ def lines_of(path: str | os.PathLike[str]) -> Iterator[str]:
 def arriving_lines(
   path: str | os.PathLike[str], nul: bool = False
 ) -> Iterator[str | Faulty | None]:
-  """Yields an input's lines as they arrive, and PAUSE when no line is ready.
+  """Yields an input's lines as they arrive, and the marker PAUSE before a wait.
 
   A line that is not UTF-8, has NUL or is too long yields a Faulty.
 
@@ -98,7 +98,7 @@ def _decoded(
 
 
 def strict_items(items: Iterable[Any]) -> Iterator[Any]:
-  """Yields items except PAUSE; raises the InputError of the first Faulty."""
+  """Yields items without PAUSE markers; raises InputError for invalid ones."""
   for item in items:
     if isinstance(item, Faulty):
       raise InputError(item.message)
@@ -107,7 +107,7 @@ def strict_items(items: Iterable[Any]) -> Iterator[Any]:
 
 
 def decode_line(raw: bytes, nul: bool = True) -> tuple[str, str]:
-  """Decodes a line; returns an error message or "", and the text or ""."""
+  """Decodes a UTF-8 line; returns an (error message, text) pair of strings."""
   if len(raw) > LONGEST:
     fault = f"the line has more than {LONGEST:,} bytes; a line is a sentence."
     return fault, ""
@@ -135,7 +135,7 @@ def name_of(path: str | os.PathLike[str]) -> str:
 
 
 def raw_lines(path: str | os.PathLike[str]) -> Iterator[bytes | None]:
-  """Yields a file's lines as bytes, and PAUSE while no line is available.
+  """Yields a file's lines as bytes, and the marker PAUSE before each wait.
 
   Lines have no "\\n". Lines of more than LONGEST bytes are cut after LONGEST + 1.
 
@@ -211,7 +211,7 @@ def _open(name: str) -> io.BufferedReader:
 
 
 def _arriving(file: io.BufferedReader) -> Iterator[bytes | None]:
-  """Yields the bytes of a local file or pipe, and PAUSE before each wait."""
+  """Yields a file's or pipe's bytes, and the marker PAUSE before each wait."""
   # No thread reads ahead: if it waited in a read at the end of the process, it
   # would hold the lock of the stream, and Python would abort.
   poller = select.poll()

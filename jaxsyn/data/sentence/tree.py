@@ -42,7 +42,7 @@ def depth(
 
 
 def tree_distance(head_W: Sequence[int] | np.ndarray) -> np.ndarray:
-  """Returns the number of edges between each pair of words (axes WW).
+  """Returns the matrix with the number of edges between each pair of words.
 
   The type is uint8. FAR (254) means 254 edges or more, OTHER_TREE (255) no path.
   """
@@ -177,7 +177,7 @@ def parent_mid(
 
 
 def _first(sizes: np.ndarray, repeats: np.ndarray | None = None) -> np.ndarray:
-  """Returns, per flat word or subword, the index where its sentence starts."""
+  """Returns the flat start index of the sentence of each word or subword."""
   first = np.cumsum(sizes) - sizes
   return np.repeat(first, sizes if repeats is None else repeats)
 

@@ -150,7 +150,7 @@ class Vocabulary:
     return self._processor.encode(text)
 
   def sample(self, text: str, seed: int, alpha: float) -> Pieces:
-    """Samples the subwords of a sentence; requires `can_sample`.
+    """Samples a random segmentation of a sentence; requires `can_sample`.
 
     Args:
       text: The sentence.

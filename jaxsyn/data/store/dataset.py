@@ -72,7 +72,7 @@ class Dataset:
     return Split(self, name)
 
   def vocabulary(self, side: str) -> Vocabulary:
-    """Returns the vocabulary of a side, verified against the manifest."""
+    """Returns the source or target vocabulary, checked against the manifest."""
     return manifests.vocabulary(self.directory, self.manifest, side)
 
   def corrupt_files(self, deep: bool = True) -> dict[str, str]:
@@ -101,7 +101,7 @@ class Dataset:
     return checksums.corrupt_files(self.directory, entry, lambda _: deep)
 
   def text(self, split: str, side: str) -> list[str]:
-    """Returns one side's raw text lines in a split, one per record.
+    """Returns the raw source or target lines of a split, one per record.
 
     Raises:
       CorruptDatasetError: A file differs from the manifest, or has another
@@ -126,7 +126,7 @@ class Dataset:
   def sentences(
     self, split: str, side: str
   ) -> Iterator[str] | Iterator[conllu.Parse]:
-    """Yields one side's parses in a split, or raw lines if it was not parsed.
+    """Yields a split's source or target parses, or raw lines if not parsed.
 
     Raises:
       CorruptDatasetError: A file with text or trees differs from the manifest.
@@ -140,7 +140,7 @@ class Dataset:
     return conllu.match(blocks, lines, ", ".join(map(os.fspath, texts)))
 
   def trees(self, split: str, side: str) -> list[conllu.Parse] | None:
-    """Returns one side's parse trees in a split; None without trees."""
+    """Returns the source or target parse trees of a split; None if unparsed."""
     if side not in self.manifest["sides"]:
       return None
     trees = self.sentences(split, side)
@@ -377,6 +377,6 @@ class Split(Examples):
       yield from rows.examples()
 
   def unparsed(self, side: str) -> int:
-    """Returns the number of sentences on a side that have no parse tree."""
+    """Returns the number of source or target sentences without a parse tree."""
     name = f"{side}_parsed"
     return sum(int((rows.flat[name] == 0).sum()) for rows in self.rows([name]))

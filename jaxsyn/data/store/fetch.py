@@ -183,7 +183,7 @@ def _check_gzip(path: pathlib.Path, limit: int) -> None:
 
 
 def record(path: pathlib.Path) -> str:
-  """Returns the recorded origin, date and SHA-256 of a file in one line.
+  """Returns the content of FILE.sha256 (origin, date, SHA-256) as one line.
 
   Returns "" if there is no record.
   """
@@ -195,7 +195,7 @@ def record(path: pathlib.Path) -> str:
 
 
 def recorded(path: pathlib.Path) -> str:
-  """Returns the recorded SHA-256 of a file, or "".
+  """Returns the SHA-256 in the record FILE.sha256; "" if there is no record.
 
   Raises:
     InputError: The record is corrupt.

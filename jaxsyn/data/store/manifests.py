@@ -330,7 +330,7 @@ def sentence_files(
 def parser_file(
   directory: PathLike, manifest: Manifest, side: str
 ) -> pathlib.Path | None:
-  """Returns the path of the copy of a side's parser file; None without one."""
+  """Returns the path of a dataset's copy of a parser model file, or None."""
   parser = manifest["parser"].get(side)
   has_file = parser and parser["file"]
   return files.path_of(directory) / parser["file"] if has_file else None
@@ -371,7 +371,7 @@ def split(manifest: Manifest, name: str) -> dict[str, Any]:
 def vocabulary(
   directory: PathLike, manifest: Manifest, side: str
 ) -> Vocabulary:
-  """Loads the vocabulary of a side from a dataset or run directory.
+  """Loads the source or target vocabulary from a dataset or run directory.
 
   Raises:
     InputError: The vocabulary is missing, or not the one in the manifest.

@@ -207,7 +207,7 @@ Fields = tuple[np.ndarray, np.ndarray, np.ndarray]
 def _values_of(
   array: np.ndarray, position: np.ndarray, end: np.ndarray, name: str
 ) -> Fields:
-  """Returns where a feature's values begin and end, and a mask of bad records.
+  """Returns the begin and end of a feature's values, and a mask of bad records.
 
   The entry of the feature has the byte offsets from `position` to `end`.
   """

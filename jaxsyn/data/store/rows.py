@@ -96,7 +96,7 @@ class Rows:
     return np.diff(self.start[feature])
 
   def examples_with(self, feature: str, bad: np.ndarray) -> np.ndarray:
-    """Returns a mask of the examples that have a value marked in `bad`."""
+    """Returns a mask of the examples with a feature value marked as bad."""
     row = np.searchsorted(self.start[feature], np.flatnonzero(bad), "right") - 1
     return np.isin(np.arange(len(self)), row)
 
@@ -111,7 +111,7 @@ class Rows:
 
 
 class Lengths(NamedTuple):
-  """Numbers of subwords and words on both sides of each example.
+  """Numbers of source and target subwords and words of each example.
 
   The arrays are integers. EOS is counted. A side without trees has 0 words.
   """
@@ -122,7 +122,7 @@ class Lengths(NamedTuple):
   target_words: np.ndarray
 
   def read_by(self, features: Collection[str]) -> Lengths:
-    """Returns the lengths, with 0 words on sides without given word features.
+    """Returns the lengths, with word counts of 0 if word features are absent.
 
     A side has 0 words if no feature describes its words.
     """
@@ -172,7 +172,7 @@ def lengths_of(rows: Rows) -> Lengths:
 
 
 def _words(rows: Rows, side: str) -> np.ndarray:
-  """Returns the number of words on one side of each example; 0 if unknown."""
+  """Returns each example's number of source or target words; 0 if unknown."""
   for name in rows.start:
     axes = FEATURES[name].axes
     if name.startswith(side) and axes in ("W", "WW"):

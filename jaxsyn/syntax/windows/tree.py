@@ -27,10 +27,10 @@ from jaxsyn.syntax.windows.window import (
 
 
 def distances(features: SentenceFeatures) -> Array:
-  """Returns tree distances between subwords (BSS); trees are joined at EOS.
+  """Returns subword tree distances (BSS), with EOS as the parent of all roots.
 
-  They are float32. All roots depend on EOS: its distance from a word is
-  1 + depth, and words in different trees are depth + depth + 2 apart.
+  They are float32. The distance of EOS from a word is 1 + depth, and words in
+  different trees are depth + depth + 2 apart.
   """
   depth_BS = features.depth_BS  # -1 at EOS, the parent of all roots
   via_eos_BSS = depth_BS[:, :, None] + depth_BS[:, None, :] + 2

@@ -150,7 +150,7 @@ class Parser(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class ParserSpec(Choice, abc.ABC):
-  """Config section that selects the dependency parser of one side.
+  """Config section that selects the dependency parser of source or target text.
 
   Attributes:
     kind: Name of the parser in PARSERS.
@@ -191,7 +191,7 @@ class ParserSpec(Choice, abc.ABC):
     """
 
   def with_identity(self, identity: Identity) -> Self:
-    """Returns the spec with the model name from a recorded identity."""
+    """Returns the spec with the model name from a recorded parser identity."""
     return self
 
   def at(self, place: str) -> Self:
@@ -225,7 +225,10 @@ def not_installed(package: str, install: str) -> InputError:
 
 
 def _checked(text: str, line: str) -> tuple[Parse, list[str]]:
-  """Returns a line's parse and trees; a treeless parse if words differ."""
+  """Checks a parser's output for a line; returns its parse and trees.
+
+  Invalid output, such as changed characters, gives a parse without a tree.
+  """
   try:
     trees = conllu.blocks_of_text(text, "the parser's answer")
     parse = conllu.attach(trees, line)

@@ -20,7 +20,7 @@ def spec(
   side: str,
   place: str = "",
 ) -> ParserSpec | None:
-  """Returns the config section of a side's recorded parser, or None.
+  """Returns the config section of a dataset's source or target parser, or None.
 
   Args:
     folder: Dataset or run directory, which has a copy of the parser's file.
@@ -49,7 +49,7 @@ def spec(
 
 
 def identity(manifest: Mapping[str, Any], side: str) -> Identity | None:
-  """Returns the identity of the parser that made a side's trees.
+  """Returns the identity of the parser of a dataset's source or target trees.
 
   Returns None if there are no trees, or if they were imported from CoNLL-U
   files without the name of a parser.
@@ -62,7 +62,7 @@ def identity(manifest: Mapping[str, Any], side: str) -> Identity | None:
 def check(
   manifest: Mapping[str, Any], parser: Identity, side: str = "source"
 ) -> None:
-  """Raises InputError unless a side was parsed with the given parser.
+  """Raises InputError unless a dataset was parsed with the given parser.
 
   If the manifest names no parser, any parser is accepted.
   """
