@@ -117,7 +117,7 @@ class Alternatives(OptionalFeature):
 def _matching_parses(
   examples: Examples, side: str
 ) -> tuple[list[list[Parse]], dict[str, int]]:
-  """Returns and counts alternative parses with the words of the best parse.
+  """Returns the parses with the same words as the best parse, and their number.
 
   Returns:
     Parses of each example; and the number of parses by use, {} if the split was

@@ -66,7 +66,7 @@ def _run_in_process(
 
 
 def start_workers(job: PrepareJob, count: int) -> Workers[PrepareJob]:
-  """Starts worker processes that have loaded a job and share its parsers."""
+  """Starts worker processes, forked after the parsers of a job are loaded."""
   return Workers(functools.partial(_with_parsers, job), count, died=_DIED)
 
 

@@ -201,7 +201,7 @@ def _draw_subset(job: PrepareJob, code_P: np.ndarray) -> None:
 def _ranks(
   job: PrepareJob, code_P: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-  """Yields the kept rows in each block of lines, and their 64-bit random numbers."""
+  """Yields each block's rows that pass the filters, and their 64-bit random ranks."""
   seed, start = job.config.prepare.subset.seed, job.line_ranges[0].start
   for first in range(0, len(code_P), _BLOCK):
     rows = np.flatnonzero(code_P[first : first + _BLOCK] == 0) + first

@@ -238,7 +238,7 @@ class TestSet:
   examples: tuple[Example, ...]
 
   def of_each_seed(self, difference: Hierarchical) -> list[Difference]:
-    """Returns the difference for each seed, given the difference over seeds."""
+    """Returns one difference per seed, of the systems and metric of another."""
     pair = (difference.system, difference.baseline, difference.metric)
     singles = (one.difference for one in self.over_sentences)
     return [d for d in singles if (d.system, d.baseline, d.metric) == pair]

@@ -88,7 +88,7 @@ class PackedArray:
 
 @dataclasses.dataclass(frozen=True)
 class MetricStatistics:
-  """Statistics of one metric for each sentence, and the metric's signature."""
+  """A metric's signature, and its statistics for each sentence."""
 
   signature: str
   sentences: PackedArray

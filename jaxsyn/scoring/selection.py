@@ -79,7 +79,7 @@ def check(selection: str) -> None:
 
 
 def title(train: Train | Mapping[str, Any]) -> str:
-  """Returns a checkpoint-selection metric with its tokenizer: "BLEU (13a)".
+  """Returns the name of the metric that selects checkpoints: "BLEU (13a)".
 
   Args:
     train: Section of a config `with_defaults`, or metadata of `save_best`.

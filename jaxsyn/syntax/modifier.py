@@ -163,7 +163,7 @@ class ModifierSpec(Choice):
 
   @property
   def at_embeddings(self) -> bool:
-    """Whether the modifier changes the encoder's embeddings or its output."""
+    """Whether the modifier overrides `embed` or `adapt_encoding`."""
     stages = self.modifier
     return (
       stages.embed is not Modifier.embed

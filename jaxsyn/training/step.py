@@ -317,7 +317,7 @@ def train_step(
 
 
 def _factors(recipe: Recipe, counts: Mapping[str, Array]) -> dict[str, Array]:
-  """Returns the weight of each loss term divided by its item count.
+  """Returns the weight of one item, such as a subword, in each loss term.
 
   It is the weight of the term divided by its count.
 

@@ -179,7 +179,7 @@ def _work(
 
 
 def _end_with_parent(connection: Connection, busy: threading.Event) -> None:
-  """Ends this process when the parent process ends during a call."""
+  """Ends this worker process if its parent ends while it calls a function."""
   hang_up = select.poll()
   hang_up.register(connection.fileno(), select.POLLRDHUP)
   hang_up.poll()
