@@ -92,5 +92,5 @@ if __name__ == "__main__":
   run_flags.define_parser()
   flags.DEFINE_integer("beam", 5, "Beam size.")
   flags.DEFINE_integer("passes", 3, "Number of passes over the text.")
-  flags.DEFINE_integer("latency", 0, "Lines to translate one at a time.")
+  flags.DEFINE_integer("latency", 0, "Number of lines to translate singly.")
   cli.main(_main)

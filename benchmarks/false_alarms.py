@@ -99,14 +99,14 @@ def _main(values: flags.FlagValues) -> None:
 
 if __name__ == "__main__":
   flags.DEFINE_integer("trials", 500, "Number of pairs of systems.")
-  flags.DEFINE_integer("sentences", 200, "Sentences of a test set.")
+  flags.DEFINE_integer("sentences", 200, "Number of sentences in a test set.")
   flags.DEFINE_list(
-    "metrics", ["bleu", "chrf", "ribes"], "Names, as in jaxsyn.score."
+    "metrics", ["bleu", "chrf", "ribes"], "Metrics, named as in jaxsyn.score."
   )
-  flags.DEFINE_integer("samples", 1000, "Resamples of a test.")
+  flags.DEFINE_integer("samples", 1000, "Number of resamples per test.")
   flags.DEFINE_float(
     "planted",
     0.1,
-    "Share of faults that one system does not make, for the power.",
+    "Share of faults that one system does not make when power is measured.",
   )
   cli.main(_main)

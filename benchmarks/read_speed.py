@@ -133,8 +133,10 @@ def _main(values: flags.FlagValues) -> None:
 
 if __name__ == "__main__":
   flags.DEFINE_string("data", "", "Dataset directory.")
-  flags.DEFINE_integer("synthetic", 0, "Number of random pairs instead.")
-  flags.DEFINE_float("seconds", 10.0, "Minimum time of reading.")
+  flags.DEFINE_integer(
+    "synthetic", 0, "Number of random pairs to read, instead of --data."
+  )
+  flags.DEFINE_float("seconds", 10.0, "Minimum reading time in seconds.")
   flags.DEFINE_list("reads", ["source_parent_mid"], "Features of a batch.")
   flags.DEFINE_float(
     "memory_gib", 1.0, "Value of config.batch.memory_gib.", lower_bound=0
@@ -143,5 +145,5 @@ if __name__ == "__main__":
   flags.DEFINE_float(
     "tree_rate", -1, "Rate of sampled trees; below 0: the parser's trees."
   )
-  flags.DEFINE_bool("once", False, "Measure in this process.")
+  flags.DEFINE_bool("once", False, "Measure once, in this process.")
   cli.main(_main)

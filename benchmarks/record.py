@@ -394,8 +394,8 @@ def _main(values: flags.FlagValues) -> int | None:
 
 if __name__ == "__main__":
   flags.DEFINE_string("output", "", "File of the record.")
-  flags.DEFINE_string("work", "", "Folder for data and runs; a temporary one.")
+  flags.DEFINE_string("work", "", "Folder for data and runs; empty: temporary.")
   list_flag("sections", list(SECTIONS), "Sections to record.")
-  list_flag("only", [], "Systems to record; all.")
-  list_flag("compare", [], "Two records to compare instead.")
+  list_flag("only", [], "Systems to record; default: all.")
+  list_flag("compare", [], "Two records to compare; nothing is recorded.")
   cli.main(_main)

@@ -199,11 +199,11 @@ def _main(values: flags.FlagValues) -> None:
 
 
 if __name__ == "__main__":
-  flags.DEFINE_list("seeds", ["2", "3", "5"], "Runs of each system.")
-  flags.DEFINE_list("systems", ["5", "12"], "Systems of a comparison.")
+  flags.DEFINE_list("seeds", ["2", "3", "5"], "Numbers of runs per system.")
+  flags.DEFINE_list("systems", ["5", "12"], "Numbers of systems compared.")
   flags.DEFINE_integer("trials", 500, "Number of comparisons.")
-  flags.DEFINE_integer("sentences", 200, "Sentences of a test set.")
-  flags.DEFINE_integer("samples", 300, "Resamples of a test.")
-  flags.DEFINE_float("planted", 0.3, "Mean difference, for the power.")
+  flags.DEFINE_integer("sentences", 200, "Number of sentences in a test set.")
+  flags.DEFINE_integer("samples", 300, "Number of resamples per test.")
+  flags.DEFINE_float("planted", 0.3, "Mean difference when power is measured.")
   flags.DEFINE_float("margin", 1.0, "Margin of equivalence.")
   cli.main(_main)

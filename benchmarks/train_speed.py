@@ -173,10 +173,14 @@ def _main(values: flags.FlagValues) -> None:
 
 if __name__ == "__main__":
   flags.DEFINE_string("data", None, "Dataset directory.")
-  flags.DEFINE_list("systems", ["transformer", "pascal"], "Systems, or all.")
+  flags.DEFINE_list(
+    "systems", ["transformer", "pascal"], "Systems to train, or all."
+  )
   flags.DEFINE_string("size", "small", "Model size: tiny, small, base or big.")
   flags.DEFINE_integer("tokens", 4096, "Padded subwords in a batch.")
   flags.DEFINE_integer("shapes", 12, "Number of batch shapes.")
   flags.DEFINE_list("memory_gib", ["1"], "Values of config.batch.memory_gib.")
-  flags.DEFINE_float("seconds", 60.0, "Training time of all systems together.")
+  flags.DEFINE_float(
+    "seconds", 60.0, "Seconds of training, all systems together."
+  )
   cli.main(_main)

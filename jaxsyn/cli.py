@@ -52,8 +52,8 @@ def config_flag() -> None:
     "that is executed, so read other people's configs before you "
     "use them. Options can follow: --config.model.width=256. "
     "--helpconfig lists all options, and --helpconfig=model lists "
-    "the options of a section; values come from a --config in "
-    "front of it.",
+    "the options of a section; with --config, the values of that "
+    "config are shown.",
   )
 
 

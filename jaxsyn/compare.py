@@ -362,7 +362,8 @@ def define_flags() -> None:
     "seeds",
     3,
     Range(1, 1000),
-    "Runs of each system, with config.seed = 0, 1, ... More may be added later.",
+    "Number of runs of each system, with config.seed = 0, 1, ... More may be "
+    "added later.",
   )
   flags.DEFINE_string("workdir", None, "Folder of the comparison.")
   settings_flags(Settings(), without=["seed"])

@@ -111,7 +111,7 @@ def define_flags() -> None:
     "limit",
     20,
     Range(0, 1_000_000),
-    "Number of sentences that are drawn; all are probed.",
+    "Number of sentences to draw; the probe uses all sentences.",
   )
   list_flag("layers", [], "Layers to draw, from 0, as in 0,2; default: all.")
   run_flags.define_parser()

@@ -378,12 +378,12 @@ _FLAGS = {
   "folder": "Folder of the config, data and runs; may be positional.",
   "source": "Source text for training, or a .tsv of both sides.",
   "target": "Target text for training; omit for a .tsv.",
-  "dev_source": "Source text for validation; default: the first lines.",
-  "dev_target": "Target text for validation.",
-  "test_source": "Source text for testing; default: the next lines.",
-  "test_target": "Target text for testing.",
-  "source_language": "Language code; default: from the file name.",
-  "target_language": "Language code; default: from the file name.",
+  "dev_source": "Validation source text; default: held-out lines of --source.",
+  "dev_target": "Validation target text.",
+  "test_source": "Test source text; default: held-out lines of --source.",
+  "test_target": "Test target text.",
+  "source_language": "Source language code; default: from the file name.",
+  "target_language": "Target language code; default: from the file name.",
 }
 
 

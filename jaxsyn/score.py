@@ -285,7 +285,9 @@ def define_flags() -> None:
     "With --force, the hypothesis is an n-best list: LINE ||| text ||| ...",
   )
   flags.DEFINE_bool(
-    "conllu", False, "With --force: CoNLL-U --source; default for *.conllu."
+    "conllu",
+    False,
+    "With --force, whether --source is CoNLL-U; default for *.conllu.",
   )
   run_flags.define_alignments()
   run_flags.define()

@@ -181,13 +181,15 @@ def define_flags() -> None:
   """Defines the command-line flags of `jaxsyn prepare`."""
   cli.config_flag()
   flags.DEFINE_string(
-    "raw_dir", "", "Folder of the raw files; else config.prepare.raw_dir."
+    "raw_dir",
+    "",
+    "Folder of the raw files; default: config.prepare.raw_dir.",
   )
   flags.DEFINE_bool(
     "verify",
     False,
     "Whether to check the dataset directory completely and report corrupt files,"
-    " without changing anything. Exit status 0: none; 2: some.",
+    " without changing anything. Exit status: 0 if all are intact, else 2.",
   )
   flags.DEFINE_string(
     "beam",

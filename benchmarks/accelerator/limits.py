@@ -54,7 +54,7 @@ class BenchmarkLimits:
   options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def plan(self, system: str, size: str, dtype: str, **options: Any) -> Plan:
-    """Resolves a system's config at a model size, for random sentences."""
+    """Returns the plan of a system at a model size, for a random corpus."""
     options = {"model.dtype": dtype, **self.options, **options}
     config = sized(system, size, **options)
     return resolve(config, synthetic.manifest(self.vocabulary))

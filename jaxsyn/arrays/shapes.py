@@ -1,4 +1,4 @@
-"""Array names such as score_BHQM, whose letters specify the shape.
+"""Checks shapes of arrays by the axis letters in names such as score_BHQM.
 
 Each letter stands for an axis, and `agree` checks the sizes in public modules.
 `LETTERS` have one meaning everywhere. A file that needs another axis declares

@@ -40,7 +40,7 @@ _PLAIN_TEXT = matplotlib.rc_context({"text.parse_math": False})
 def differences(
   results: Comparison, split: TestSet, metric: str
 ) -> Figure | None:
-  """Plots each system's score differences from the systems it is tested with.
+  """Plots each system's score differences from the systems it is compared with.
 
   A point is the mean over seeds, small strokes are the seeds, and a bar is the
   95 % interval over seeds and sentences (one seed: over sentences). Differences

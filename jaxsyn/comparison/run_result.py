@@ -132,7 +132,7 @@ class SplitStatistics:
 
 @dataclasses.dataclass(frozen=True)
 class RunResult:
-  """Result of a finished run: facts, config, and metric statistics.
+  """Result of a finished run: metadata, config, and metric statistics.
 
   Attributes:
     commit: Git commit of the code, with "+changes" if files were modified;

@@ -287,20 +287,21 @@ class Batches:
 
   tokens: Count = option(
     4096,
-    "Batch size: number of rows times the longer of the two padded lengths.",
+    "Maximum size of a batch, which is its number of rows times the longer of "
+    "its two padded lengths.",
     unit="subwords",
     common=True,
   )
   shapes: Annotated[int, Range(0, 1000)] = option(
     0,
     "Number of padded shapes (source length, target length), which are chosen "
-    "from the data. Each shape is compiled separately. 0: automatic: shapes "
-    "are added as long as each saves more time in padding than its "
-    "compilation takes (at most 12 shapes; fewer for small corpora).",
+    "from the data. Each shape is compiled separately. With 0, shapes are "
+    "added as long as each saves more time in padding than its compilation "
+    "takes (at most 12 shapes; fewer for small corpora).",
   )
   length_multiple: Annotated[int, Range(1, 2**16)] = option(
     1,
-    "Padded lengths are multiples of this number; 8 for a TPU.",
+    "Padded lengths are multiples of this number; use 8 on a TPU.",
     unit="subwords",
   )
   row_multiple: Annotated[int, Range(1, 2**16)] = option(

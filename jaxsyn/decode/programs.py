@@ -366,7 +366,8 @@ def _device(tree: Any) -> jax.Device:
 
 def _enter(x: Array, slot_P: Array, new: Array) -> Array:
   """Writes new rows into slots of an array and zeros where they are shorter."""
-  # Writing zeros first is faster than padding the new rows.
+  # A NaN of the slot's last sentence would spread even where it is masked. Writing
+  # zeros first is faster than padding the new rows.
   if new.shape[1:] != x.shape[1:]:
     x = x.at[slot_P].set(0, mode="drop")
   at = (slot_P, *(slice(size) for size in new.shape[1:]))

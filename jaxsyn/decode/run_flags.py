@@ -44,7 +44,7 @@ def define_run() -> None:
 
 
 def define_parser() -> None:
-  """Defines --parser, the new path of a run's parser that has moved."""
+  """Defines --parser, the path of the run's parser if its file was moved."""
   flags.DEFINE_string(
     "parser",
     "",
@@ -65,9 +65,9 @@ def define_alignments() -> None:
     "alignment_layer",
     None,
     Range(-1000, 999),
-    "Decoder layer of the alignments, from 0, or from the end if negative, "
-    "averaged over heads. Default: the head of guided alignment, or else the "
-    "last layer but one.",
+    "Decoder layer whose cross-attention, averaged over heads, gives the "
+    "alignments, from 0, or from the end if negative. Default: the layer and "
+    "head of guided alignment, or else the last layer but one.",
   )
 
 

@@ -51,8 +51,8 @@ class Sample(DecodingStrategy):
   )
   top_p: Probability = option(
     1.0,
-    "Nucleus sampling: sample from the smallest set of subwords that has this "
-    "total probability; 1: all.",
+    "Nucleus sampling: sample from the smallest set of subwords whose total "
+    "probability is at least this value; 1: all subwords.",
   )
   epsilon: Probability = option(
     0.0, "Minimum probability of a sampled subword; 0: no minimum."

@@ -55,13 +55,13 @@ STRATEGIES: Registry[DecodingStrategy] = Registry("search")
 
 @dataclasses.dataclass(frozen=True)
 class Decode(LengthPenalty):
-  """Options of decoding: strategy, length penalty and outputs."""
+  """Decoding options: strategy, length penalty and outputs."""
 
   search: DecodingStrategy = choice(
     STRATEGIES,
     "beam",
-    'Decoding strategy: "beam" search, random "sample", or "diverse" beam '
-    "search.",
+    'Decoding strategy: "beam", beam search; "sample", random sampling; '
+    '"diverse", diverse beam search.',
     common=True,
   )
   beam: Annotated[int, Range(1, 1000)] = option(

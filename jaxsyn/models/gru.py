@@ -153,13 +153,14 @@ class Gru(Architecture):
 
   hidden: Units = option(
     256,
-    "Number G of units of every GRU; encoder states, which join both "
+    "Number G of units of every GRU; encoder states, which concatenate both "
     "directions, have size 2G.",
   )
   update: Literal["first", "all"] = option(
     "first",
-    'Contexts that update the decoder state: "first", the context of the '
-    'first window in the list below; "all", all contexts, concatenated.',
+    'Contexts that update the decoder state: "first", only that of the first '
+    "window in `windows`, in the order in which --helpconfig lists them; "
+    '"all", all contexts, concatenated.',
   )
   initialisation: Literal["xavier", "orthogonal"] = option(
     "xavier",

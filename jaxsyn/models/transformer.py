@@ -158,8 +158,8 @@ class Transformer(Architecture):
   )
   heads: Units = option(
     4,
-    "Number H of attention heads, which must divide the model width; "
-    "their quotient is the width of a head.",
+    "Number H of attention heads, which must divide the model width; each "
+    "head has 1/H of the width.",
   )
   norm: Literal["pre", "post"] = option(
     "pre",

@@ -44,10 +44,10 @@ class _Dbsa(SupervisedModifier):
 
   @property
   def _uses_next_row(self) -> bool:
-    """Whether a subword's parent is predicted by the next row of the decoder.
+    """Whether the position that reads a subword predicts the subword's parent.
 
-    The next row has read the subword. Otherwise the row that predicts the
-    subword also predicts its parent.
+    Otherwise the position before, which predicts the subword, also predicts
+    its parent.
     """
     return self.site.stack == "decoder" and self.spec.rows == "input"
 

@@ -188,8 +188,8 @@ class Factors(ModifierSpec):
   )
   scale: bool = option(
     True,
-    "Whether factor embeddings are multiplied by √D, as token embeddings are "
-    "in the Transformer, but not in the recurrent model.",
+    "Whether factor embeddings are multiplied by √D. Token embeddings are "
+    "multiplied by √D in the Transformer, but not in the recurrent model.",
   )
 
   modifier: ClassVar[type[Modifier]] = _Factors

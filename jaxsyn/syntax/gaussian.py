@@ -33,8 +33,9 @@ class Gaussian(OnHeads):
 
   sigma: Positive = option(
     1.0,
-    'Standard deviation σ in units of the distance; the papers\' "variance" is '
-    "its square.",
+    "Standard deviation σ in the unit of the distance (subwords in "
+    'parent_scaled, edges in tree_scaled); the papers\' "variance" is its '
+    "square.",
   )
   normalise: Literal["pdf", "peak1"] = option(
     "pdf",

@@ -38,7 +38,7 @@ class _GivenWeighting(Modifier):
 
 @dataclasses.dataclass(frozen=True)
 class GivenWeighting(OnHeads):
-  """Attention scores of selected heads multiplied by a matrix in the batch.
+  """Attention scores of selected heads multiplied by a matrix from the batch.
 
   Rows are queries and columns keys: subwords of the source with EOS and padding,
   which is masked afterwards. Without a matrix, scores stay the same.

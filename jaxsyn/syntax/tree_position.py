@@ -172,8 +172,8 @@ class TreePosition(ModifierSpec):
   levels: Count = option(
     4,
     "Number of edges that are encoded, from the word up toward the root, with "
-    'kind="path". There are D / (branches · levels) copies, each with its own '
-    "decay; the remaining dimensions are 0.",
+    'kind="path". There are D / (branches · levels) copies of the encoded '
+    "path, each with its own decay; the remaining dimensions are 0.",
     unit="edges",
   )
   eigenvectors: Count = option(

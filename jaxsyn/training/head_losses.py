@@ -127,8 +127,8 @@ class TargetHeads(_Heads):
   full_context: bool = option(
     False,
     "Whether the loss is computed in a second decoder pass in which every "
-    "position sees all others, so that no parent is hidden (an option of "
-    "Deguchi et al.). In translation, the decoder sees only previous "
+    "position sees all others, so that parents to the right are visible (an "
+    "option of Deguchi et al.). In translation, the decoder sees only previous "
     "positions in any case.",
   )
 

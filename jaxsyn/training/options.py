@@ -86,8 +86,8 @@ class Start:
   unknown: Literal["drawn", "mean"] = option(
     "drawn",
     "Initial embeddings of subwords and relations that the other run does not "
-    'have: "drawn" at random, or the "mean" of all embeddings of the other '
-    "run.",
+    'have: "drawn", random values; "mean", the mean of all embeddings of the '
+    "other run.",
   )
 
 
@@ -124,8 +124,8 @@ class Train:
   )
   keep: Count = option(
     3,
-    "Number of checkpoints kept in addition to the best one; one more until the "
-    "next is saved.",
+    "Number of checkpoints kept in addition to the best one. Older ones are "
+    "removed when the next save starts, so one more may exist until then.",
     resume=True,
   )
   log_every: Count = option(
@@ -151,8 +151,8 @@ class Train:
   tokenizer: str = option(
     "",
     'sacreBLEU tokenizer for validation BLEU and RIBES: "13a", "zh", '
-    '"ja-mecab", "char", ...; empty: chosen according to data.target_language '
-    "(jaxsyn.scoring.tokenizers).",
+    '"ja-mecab", "char", ...; empty: chosen according to '
+    "config.data.target_language (jaxsyn.scoring.tokenizers).",
   )
   validation_beam: Annotated[int, Range(1, 1000)] = option(
     1, "Beam size in validation; 1: greedy decoding."

@@ -138,9 +138,9 @@ class AuxiliaryTask:
     TASKS,
     "none",
     'Additional task for each training pair: "parse", generate the linearized '
-    "tree of the source, with tags around every source that select the task; "
-    '"source", translate the linearized source tree into the same target, '
-    'without tags; "none", no additional task.',
+    "tree of the source (a tag before and after each source sentence selects "
+    'translation or parsing); "source", translate the linearized source tree '
+    'into the same target, without tags; "none", no additional task.',
   )
   brackets: Brackets = option(
     "dependency",
@@ -151,8 +151,9 @@ class AuxiliaryTask:
   weight: Amount = option(
     1.0,
     "Loss weight of auxiliary-task examples; translation examples have weight "
-    "1. It scales the loss sum, not the count: with 0.3, the gradient of a "
-    "batch that contains only such examples is 0.3 times as large.",
+    "1. It scales the loss sum, but not the item count by which the sum is "
+    "divided: with 0.3, the gradient of a batch that contains only such "
+    "examples is 0.3 times as large.",
   )
 
 

@@ -56,8 +56,8 @@ class Subwords:
   joint: bool = option(True, "Whether both sides share one vocabulary.")
   character_coverage: Annotated[float, Range(0.98, 1)] = option(
     1.0,
-    "Fraction of characters that the vocabulary covers; 0.9995 for Chinese or "
-    'Japanese. Not used by "word".',
+    "Fraction of characters that the vocabulary covers; use 0.9995 for Chinese "
+    'or Japanese. Not used by "word".',
   )
   normalisation: Literal[
     "nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"
