@@ -203,7 +203,11 @@ if __name__ == "__main__":
   flags.DEFINE_list("systems", ["5", "12"], "Numbers of systems compared.")
   flags.DEFINE_integer("trials", 500, "Number of comparisons.")
   flags.DEFINE_integer("sentences", 200, "Number of sentences in a test set.")
-  flags.DEFINE_integer("samples", 300, "Number of resamples per test.")
+  flags.DEFINE_integer(
+    "samples",
+    300,
+    "Number of resamples per test in comparisons of two systems.",
+  )
   flags.DEFINE_float("planted", 0.3, "Mean difference when power is measured.")
   flags.DEFINE_float("margin", 1.0, "Margin of equivalence.")
   cli.main(_main)

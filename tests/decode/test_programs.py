@@ -11,6 +11,7 @@ from jaxsyn.configs.systems import SYSTEMS
 from jaxsyn.decode.ensemble import Ensemble
 from jaxsyn.decode.pool import Pool
 from jaxsyn.decode.programs import DecodingPrograms, PoolSize
+from jaxsyn.decode.rank import NEG_INF
 from jaxsyn.decode.search import Decoding
 
 PAIRS = [sentence(5, 6, 1), sentence(2, 4, 2), sentence(7, 5, 3)]
@@ -37,18 +38,17 @@ def batch_of_indices(indices, size):
   return (batch,), request_of(limit_R)
 
 
-@pytest.mark.parametrize(
-  "system", ["dependency_relative_both", "gru_double_sdr"]
-)
-def test_continuous_batching_equals_one_batch(system):
-  """20 sentences in 4 slots; the cache grows, and the pool shrinks to one."""
-  plan = plan_of(system, encoder_layers=1)
-  params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
-  programs = DecodingPrograms(
+def programs_of(plan, decode):
+  """Returns the programs of a model."""
+  return DecodingPrograms(
     Ensemble((plan.recipe.model,)),
     decode,
     lambda size: batch_of_indices([], size),
   )
+
+
+def translations(programs, params):
+  """Translates 20 sentences in 4 slots."""
   size = PoolSize(
     source=SOURCE["source_id_BS"].shape[1],
     words=9,
@@ -61,7 +61,18 @@ def test_continuous_batching_equals_one_batch(system):
   pool = Pool(
     programs, [params], range(20), size=size, batch_of=batch_of_indices
   )
-  result = dict(pool())
+  return dict(pool())
+
+
+@pytest.mark.parametrize(
+  "system", ["dependency_relative_both", "gru_double_sdr"]
+)
+def test_continuous_batching_equals_one_batch(system):
+  """The cache grows, and the pool shrinks to one slot."""
+  plan = plan_of(system, encoder_layers=1)
+  params, decode = parameters(plan, batch_of(PAIRS)), decode_options(2)
+  programs = programs_of(plan, decode)
+  result = translations(programs, params)
   assert sorted(result) == list(range(20))
   sizes = [key for name, key, _ in programs._programs if name == "search"]
   lengths = {4, 16, 40} if system == "dependency_relative_both" else {40}
@@ -80,6 +91,31 @@ def test_continuous_batching_equals_one_batch(system):
     np.testing.assert_array_equal(hypotheses.token_BNT, expected.token_BNT)
     np.testing.assert_allclose(
       hypotheses.score_BN, expected.score_BN, atol=1e-5
+    )
+
+
+def test_a_sentence_with_nan_changes_no_other():
+  """Its decoder caches are NaN when the next sentence enters its slot."""
+  untied = {"tie_embeddings": False, "tie_output": False}
+  plan = plan_of("transformer", decoder_layers=2, **untied)
+  params = parameters(plan, batch_of(PAIRS))
+  programs = programs_of(plan, decode_options(2))
+  expected = translations(programs, params)
+  first, *others = SOURCE["source_id_BS"]
+  nan_id = next(i for i in first.tolist() if i not in np.ravel(others))
+  nan_VD = params["source_table"]["embedding"].at[nan_id].set(jnp.nan)
+  result = translations(
+    programs, params | {"source_table": {"embedding": nan_VD}}
+  )
+  for index, hypotheses in result.items():
+    if index % 3 == 0:
+      assert not (hypotheses.score_BN > NEG_INF / 2).any()
+      continue
+    np.testing.assert_array_equal(
+      hypotheses.token_BNT, expected[index].token_BNT
+    )
+    np.testing.assert_allclose(
+      hypotheses.score_BN, expected[index].score_BN, atol=1e-5
     )
 
 
